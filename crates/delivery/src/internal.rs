@@ -29,6 +29,7 @@ pub use crate::message::{
     not_json,
 };
 pub use crate::run::engine::Engine;
+pub use crate::run::engine::destinations::DestinationMeasures;
 pub use crate::run::settings::{SETTINGS, Settings, check_destination};
 pub use crate::run::threads::Running;
 #[cfg(feature = "http")]
@@ -41,6 +42,7 @@ pub use crate::sinks::line::LineWriter;
 pub use crate::sinks::send_log::{SendLog, Sent};
 pub use crate::sinks::{AroundFn, OpenSink, Opened};
 pub use crate::store::file::owner::{Ownership, owners_of};
+pub use crate::store::look::destinations::{DestinationCounts, DestinationSeen};
 pub use crate::store::look::message::Seen;
 pub use crate::store::look::messages::PageOf;
 pub use crate::store::look::snapshot::Snapshot;

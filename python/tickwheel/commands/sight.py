@@ -17,9 +17,9 @@ from tickwheel.commands.printing import say, say_lines
 
 if TYPE_CHECKING:
     from tickwheel.delivery.queue.server_view import ServerView
-    from tickwheel.delivery.sight import KeyInDoubt, Page, StoreStatus, StoreView
+    from tickwheel.delivery.sight import Destinations, DestinationSeen, KeyInDoubt, Page, StoreStatus, StoreView
 
-_WHOLE = ("due", "next try", "ended", "at", "tried", "late", "line", "fails for", "sends")
+_WHOLE = ("due", "next try", "ended", "at", "tried", "late", "line", "fails for", "sends", "overdue", "rate")
 """Columns that are not folded, however narrow the terminal is."""
 _STATES: Final = ("waiting", "recurring", "delivered", "cancelled", "dead", "expired")
 _NAMED = 5
@@ -27,6 +27,9 @@ _NAMED = 5
 _TARGET = "TARGET is a file of --store, which may be in use; or the address of a server, as http://127.0.0.1:7400."
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_of_destination = click.option(
+    "--destination", metavar="NAME", callback=full_text, help="Only messages that name this destination."
+)
 _of_page = together(
     click.option("--limit", metavar="N", type=int, default=20, show_default=True, help="At most so many: 1 to 1,000."),
     click.option("--cursor", metavar="TEXT", help="Go on where a page ended, with the same filters."),
@@ -59,6 +62,7 @@ def _looks(command: Callable[..., None]) -> click.Command:
     " messages with this outcome, the last outcome first.",
 )
 @click.option("--key", metavar="KEY", callback=full_text, help="Only messages of this key.")
+@_of_destination
 @click.option(
     "--due-from", metavar="TIME", callback=time_of, help="Only messages due then or later: RFC 3339, or epoch ms."
 )
@@ -75,16 +79,17 @@ def list_(
         _print_json(page)
         return
     if state == "recurring":
-        recurring = [(it.due, it.id, it.key, it.rule) for it in page.messages]
-        _print_table(("due", "id", "key", "rule"), recurring, page.next)
+        recurring = [(it.due, it.id, it.key, it.destination, it.rule) for it in page.messages]
+        _print_table(("due", "id", "key", "destination", "rule"), recurring, page.next)
         return
     rows = [
-        (it.due, it.id, it.key, it.attempts or None, it.next_try or it.ended, it.last_error or _late(it.lateness_ms))
+        (it.due, it.id, it.key, it.destination, it.attempts or None, it.next_try or it.ended,
+         it.last_error or _late(it.lateness_ms))
         for it in page.messages
-    ]
+    ]  # fmt: skip
     when = "next try" if state == "waiting" else "ended"
     more = {"waiting": "last error", "dead": "why"}.get(state, "late")
-    _print_table(("due", "id", "key", "tried", when, more), rows, page.next)
+    _print_table(("due", "id", "key", "destination", "tried", when, more), rows, page.next)
 
 
 def _view(target: str, access: dict[str, Any]) -> "AbstractContextManager[StoreView | ServerView]":
@@ -139,17 +144,20 @@ def _keys_of(view: "StoreView | ServerView", id_: str) -> list[str]:
 
 
 @_looks
+@_of_destination
 @_of_page
 @_as_json
-def dead(target: str, access: dict[str, Any], limit: int, cursor: str | None, as_json: bool) -> None:
+def dead(
+    target: str, access: dict[str, Any], destination: str | None, limit: int, cursor: str | None, as_json: bool
+) -> None:
     """List the dead letters that a store has kept, the last one first: bad records, and messages that were given up."""
     with _view(target, access) as view:
-        page = view.dead(limit=limit, cursor=cursor)
+        page = view.dead(destination=destination, limit=limit, cursor=cursor)
     if as_json:
         _print_json(page)
         return
-    rows = [(it.at, it.source, str(it.line), it.reason, it.record) for it in page.letters]
-    _print_table(("at", "source", "line", "reason", "record"), rows, page.next)
+    rows = [(it.at, it.source, str(it.line), it.destination, it.reason, it.record) for it in page.letters]
+    _print_table(("at", "source", "line", "destination", "reason", "record"), rows, page.next)
 
 
 @_looks
@@ -170,7 +178,8 @@ def status(target: str, access: dict[str, Any], as_json: bool) -> None:
         doubt = found.in_doubt
         places = None if doubt.spare_places is None else f"{doubt.spare_places_taken:,} of {doubt.spare_places:,} taken"
         figures = {"keys_in_doubt": doubt.keys, "spare_places": places}
-        _print_fields({**msgspec.structs.asdict(found), "in_use": used, "process": None, "in_doubt": None, **figures})
+        told = msgspec.structs.asdict(found) | {"destinations": _counts(found.destinations)}
+        _print_fields({**told, "in_use": used, "process": None, "in_doubt": None, **figures})
         if doubt.longest:
             most = "" if doubt.is_complete else " (among the 50,000 messages that were accepted first)"
             say("")
@@ -180,6 +189,38 @@ def status(target: str, access: dict[str, Any], as_json: bool) -> None:
                 for it in doubt.longest
             ]
             _print_table(("key", "id", "fails for", "sends", "next try", "last error"), rows, None)
+        _print_destinations(found)
+
+
+def _print_destinations(found: "StoreStatus") -> None:
+    destinations = found.destinations.first
+    if not destinations:
+        return
+    more = found.destinations.count - len(destinations)
+    say("")
+    say(f"destinations, and {more:,} more:" if more else "destinations:")
+    rows = [
+        (it.name, _state(it, found.at), it.waiting, it.overdue, it.rate, _retry(it, found.at), it.last_error)
+        for it in destinations
+    ]
+    _print_table(("name", "state", "waiting", "overdue", "rate", "next try", "last error"), rows, None)
+
+
+def _counts(found: "Destinations") -> str | None:
+    if not found.count:
+        return None
+    parts = [f"{count:,} {what}" for count, what in ((found.down, "down"), (found.paused, "paused")) if count]
+    return ", ".join([f"{found.count:,}", *parts])
+
+
+def _state(found: "DestinationSeen", at: str) -> str:
+    return found.state if found.down_since is None else f"{found.state} for {_span(found.down_since, at)}"
+
+
+def _retry(found: "DestinationSeen", at: str) -> str | None:
+    if found.next_try is None or found.state != "sending":
+        return None
+    return "soon" if found.next_try <= at else f"in {_span(at, found.next_try)}"
 
 
 def _next_try(key: "KeyInDoubt", found: "StoreStatus") -> str:

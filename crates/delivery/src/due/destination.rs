@@ -10,7 +10,6 @@ use fastrand::Rng;
 
 use super::doubt::{Doubts, Key};
 use super::lanes::Slot;
-use super::measures::SendMeasures;
 use super::outage::Outage;
 use super::pace::{Pace, Rate};
 use super::places::{PlaceLimits, Places};
@@ -38,7 +37,6 @@ pub(crate) struct Destination {
     /// A message is given up after it was due this long while its key had no success. The time of outages does not count.
     pub(super) unanswered_for: Duration,
     pub(super) random: Rng,
-    pub(crate) measures: SendMeasures,
     /// Its messages that left memory and should be read at once, because their wait is over.
     pub(super) wanted: Vec<i64>,
     /// While it is down: one message that left memory should be read before its next attempt.
@@ -50,7 +48,7 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    pub(super) fn new(retry: Retry, unanswered_for: Duration, seed: u64, now_us: u64) -> Self {
+    pub(super) fn new(retry: Retry, unanswered_for: Duration, seed: u64) -> Self {
         Self {
             name: None,
             named: None,
@@ -66,7 +64,6 @@ impl Destination {
             retry,
             unanswered_for,
             random: Rng::with_seed(seed),
-            measures: SendMeasures { changed_us: now_us, ..SendMeasures::default() },
             wanted: Vec::new(),
             wants_one_early: false,
             next_tried: None,
@@ -75,12 +72,9 @@ impl Destination {
     }
 
     /// Another one with the same settings.
-    pub(super) fn like(&self, now_us: u64) -> Self {
+    pub(super) fn like(&self) -> Self {
         let mut random = self.random.clone();
-        Self {
-            places: self.places.like(),
-            ..Self::new(self.retry.clone(), self.unanswered_for, random.u64(..), now_us)
-        }
+        Self { places: self.places.like(), ..Self::new(self.retry.clone(), self.unanswered_for, random.u64(..)) }
     }
 
     /// Has these settings from now on, which were checked when they were set. `usual`: what they leave out. What is out
@@ -130,7 +124,6 @@ impl Destination {
     pub(super) fn take_over(&mut self, before: &mut Self) {
         std::mem::swap(&mut self.places, &mut before.places);
         std::mem::swap(&mut self.pace, &mut before.pace);
-        std::mem::swap(&mut self.measures, &mut before.measures);
         self.places.is_older_armed = false;
         self.pace.goes_on();
         self.was_down |= before.outage.down().is_some();

@@ -41,10 +41,12 @@ use super::clocks::{Alarm, Armed, Clocks};
 use super::destination::{Destination, Destinations};
 use super::doubt::Key;
 use super::lanes::Slot;
+use super::measures::SendMeasures;
 use super::outcome_feed::{Ended, OutcomeFeeds};
 use super::retry::Retry;
 use super::strikes::Strikes;
 use super::table::{self, Withdrawn};
+use super::tallies::Tallies;
 use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
@@ -207,6 +209,9 @@ pub(crate) struct Dispatcher {
     /// The readers of outcomes.
     pub(crate) feeds: Arc<OutcomeFeeds>,
     pub(crate) is_halted: bool,
+    /// Of all sends.
+    pub(crate) measures: SendMeasures,
+    pub(crate) tallies: Tallies,
     clocks: Clocks,
     moments: Moments,
     turns: Turns,
@@ -240,7 +245,7 @@ impl Dispatcher {
         let clocks = Clocks::new(timer, wall);
         Self {
             window: Window::new(bounds, is_global),
-            to: Destinations::new(Destination::new(retry, unanswered_for, seed, clocks.now_us())),
+            to: Destinations::new(Destination::new(retry, unanswered_for, seed)),
             limit: SendLimit { until_ms: i64::MIN, is_wanted: false, is_paused: false },
             parked_lanes: FxHashMap::default(),
             wants_load: false,
@@ -248,6 +253,8 @@ impl Dispatcher {
             events: Vec::new(),
             feeds: Arc::default(),
             is_halted: false,
+            measures: SendMeasures { changed_us: clocks.now_us(), ..SendMeasures::default() },
+            tallies: Tallies::default(),
             clocks,
             moments: Moments::default(),
             turns: Turns {
@@ -275,6 +282,8 @@ impl Dispatcher {
         self.flights.shares = std::mem::take(&mut before.flights.shares);
         self.flights.shares.retain(|_, share| *share == 0); // the others are opened anew, with all places free
         self.events.append(&mut before.events);
+        std::mem::swap(&mut self.measures, &mut before.measures);
+        self.tallies.take_over(&mut before.tallies);
         self.to[0].take_over(&mut before.to[0]);
     }
 
@@ -431,7 +440,7 @@ impl Dispatcher {
             return share;
         }
         let share = self.window.open_share(id);
-        self.to.put(share, self.to[0].like(self.clocks.now_us()));
+        self.to.put(share, self.to[0].like());
         if let Some(stored) = stored() {
             self.set_share(share, stored);
         }
@@ -450,7 +459,7 @@ impl Dispatcher {
             let share = self.next_idle;
             if self.window.is_idle(share) && self.to[share].is_idle(self.clocks.now_us()) {
                 left.push(self.window.close_share(share));
-                self.to.put(share, self.to[0].like(self.clocks.now_us()));
+                self.to.put(share, self.to[0].like());
             }
         }
         left

@@ -111,7 +111,7 @@ pub struct SendMeasures {
     pub cut_off: u64,
     /// How long a sink needed for each send.
     pub durations: Histogram,
-    /// Since when the destination is up, or down, on the timer's clock.
+    /// Since when the store's own destination is up, or down, on the timer's clock.
     pub changed_us: u64,
 }
 

@@ -25,4 +25,5 @@ pub(crate) mod retry;
 mod sharing;
 pub(crate) mod strikes;
 mod table;
+pub(crate) mod tallies;
 pub(crate) mod window;

@@ -20,9 +20,12 @@ const CHANGE: usize = 1_000;
 const TAKE_BACK: usize = 256;
 
 impl Group<'_> {
-    /// Begins an action: `Accepted`. If the id is known: `Duplicate`, or `Conflict` if that action asked for something
+    /// Begins an action: `Accepted`, or `Refused` if its destination is not set. If the id is known: `Duplicate`, or `Conflict` if that action asked for something
     /// else.
     pub(super) fn begin_action(&mut self, id: String, kind: ActionKind, filter: Filter) -> Result<Answer> {
+        if filter.destination.as_ref().is_some_and(|name| self.store.destination(name).is_none()) {
+            return Ok(Answer::Refused);
+        }
         let (through, at) = match kind {
             ActionKind::Cancel => (self.store.last_seq(), (filter.due_from_ms.unwrap_or(i64::MIN), i64::MIN)),
             ActionKind::Requeue => (self.store.last_letter(), (0, 0)),
@@ -72,14 +75,13 @@ impl Group<'_> {
     fn near_ones(&self, action: &Action, from: usize) -> (Vec<Position>, Option<usize>) {
         let dispatcher = self.dispatcher.lock();
         let (slots, next) = dispatcher.window.part(from, CHANGE);
-        let takes = |key: Option<&str>, (due_ms, seq): Position| {
-            seq <= action.through && action.filter.takes_due(due_ms) && action.filter.takes_key(key)
+        let Action { filter, through, .. } = action;
+        let takes = |entry: &Entry| {
+            let (key, destination) = entry.body.as_ref().map_or((None, None), |it| (it.key(), it.destination()));
+            let is_of_it = filter.takes_key(key) && filter.takes_destination(destination);
+            entry.seq <= *through && filter.takes_due(entry.due_ms) && is_of_it
         };
-        let found = slots
-            .filter(|entry| entry.is_near)
-            .filter(|entry| takes(entry.body.as_ref().and_then(|body| body.key()), entry.position()))
-            .map(Entry::position)
-            .collect();
+        let found = slots.filter(|entry| entry.is_near && takes(entry)).map(Entry::position).collect();
         (found, next)
     }
 

@@ -177,7 +177,10 @@ impl Group<'_> {
     pub(super) fn requeue_letter(&mut self, seq: i64, filter: Option<&Filter>) -> Result<bool> {
         let Some((record, reason)) = self.store.letter(seq)? else { return Ok(false) };
         let Some(mut message) = read_again(&record, self.now_ms) else { return Ok(false) };
-        let takes = |it: &Filter| it.takes_due(message.due_ms) && it.takes_key(message.key());
+        let takes = |it: &Filter| {
+            let destination = message.body.destination();
+            it.takes_due(message.due_ms) && it.takes_key(message.key()) && it.takes_destination(destination)
+        };
         let Some(known) = self.store.find(message.key(), message.id())?.filter(|known| known.seq == seq) else {
             return Ok(false);
         };

@@ -193,6 +193,7 @@ pub const OPERATIONS: &[Operation] = &[
             done(Accepted, 202, "it has begun"),
             done(Duplicate, 200, "it has begun before"),
             too_late(Conflict, "this id is of another action"),
+            Reply { sentence: "no destination has this name", ..NO_DESTINATION },
         ],
     },
 ];

@@ -9,6 +9,7 @@
 //! A caller drives [`Engine`] by hand: on a manual clock every run is the same. [`threads`](super::threads) drives it
 //! with its own threads.
 
+pub(crate) mod destinations;
 mod looking;
 mod marks;
 mod recover;

@@ -12,19 +12,19 @@ use crate::run::settings::Settings;
 use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
 use crate::store::Limits;
 
-fn message(to: &str, key: Option<&str>, id: &str, due_ms: i64) -> Item {
+pub(super) fn message(to: &str, key: Option<&str>, id: &str, due_ms: i64) -> Item {
     let extras = Extras { destination: Some(to.into()), ..Extras::default() };
     let body = Body::new(key, id, b"1", true).with_extras(extras);
     Item::Put(Incoming::of(Message { body, due_ms, delay_ms: None }))
 }
 
-fn set(name: &str, more: &str) -> Item {
+pub(super) fn set(name: &str, more: &str) -> Item {
     let settings = format!(r#"{{"url":"http://{name}.example/"{more}}}"#);
     Item::SetDestination { name: name.to_owned(), settings }
 }
 
 /// An engine with these destinations, eight ordinary places and eight spare ones.
-fn world(settings: Settings, destinations: &[&str]) -> ByHand {
+pub(super) fn world(settings: Settings, destinations: &[&str]) -> ByHand {
     let world = ByHand::open(settings);
     world.engine.take_named(TakesNamed::All).unwrap();
     world.engine.set_places(PlaceLimits { young: 8, spare: 8, ..PlaceLimits::NONE });
@@ -34,7 +34,7 @@ fn world(settings: Settings, destinations: &[&str]) -> ByHand {
     world
 }
 
-fn due(to: &str, count: usize) -> Vec<Item> {
+pub(super) fn due(to: &str, count: usize) -> Vec<Item> {
     (0..count).map(|number| message(to, Some(&number.to_string()), &format!("{to} {number:04}"), START_MS)).collect()
 }
 

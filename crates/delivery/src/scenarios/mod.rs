@@ -3,6 +3,8 @@
 mod bulk;
 mod cancelling;
 mod customers;
+mod destination_figures;
+mod destination_filters;
 mod destinations;
 mod doubting;
 mod due_times;

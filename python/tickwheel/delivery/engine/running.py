@@ -26,7 +26,8 @@ from tickwheel.delivery.observe.log import log_events, log_text
 from tickwheel.delivery.observe.tracing import SendSpans, is_tracing
 from tickwheel.delivery.outbox.reader import OutboxReader
 from tickwheel.delivery.outbox.source import SourceOpener
-from tickwheel.delivery.sight import InDoubt, StoreView
+from tickwheel.delivery.sight import Destinations, InDoubt, StoreStatus, StoreView
+from tickwheel.delivery.sight.destinations import SHOWN, destinations_of
 from tickwheel.delivery.sinks import CoroutineFunction, Destination, Opener, SinkSettings
 
 _SAY_AFTER_S = 2
@@ -166,6 +167,18 @@ class Running:
         measures = self.engine.measures()
         taken, places = measures.spare_places
         return structs.replace(in_doubt, keys=measures.keys_in_doubt, spare_places=places, spare_places_taken=taken)
+
+    def with_own_figures(self, status: StoreStatus) -> StoreStatus:
+        """The same for all of a store. Errors: `StoreFailed`."""
+        in_doubt, destinations = self.with_figures(status.in_doubt), self.destination_figures()
+        return structs.replace(status, in_doubt=in_doubt, destinations=destinations)
+
+    def destination_figures(self, names: Sequence[str] | None = None, limit: int = SHOWN) -> Destinations:
+        """The destinations with these names, as far as there are any. Without names: `limit` of them, those that are
+        down, then those whose messages are overdue for longest, then the others by name. It takes about a millisecond,
+        and some more if many messages wait. Errors: `StoreFailed`.
+        """
+        return destinations_of(self.engine.destination_figures(names, limit))
 
     def why_not_paused(self) -> tuple[str, str]:
         """Why a key could not be paused, and the allowed alternative."""

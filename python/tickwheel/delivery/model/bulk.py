@@ -2,13 +2,16 @@
 
 import uuid
 from datetime import datetime
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tickwheel._native import due_ms_of, rfc_3339
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage, quoted
-from tickwheel.delivery.model.entries import Act, ActionKind
+from tickwheel.delivery.model.entries import Act, ActionKind, Answer
 
-OTHER_ACTION = BadRecord("this id is of another action", "the same kind and filters again, or another id")
+REFUSED_ACTIONS: Final = {
+    Answer.CONFLICT: BadRecord("this id is of another action", "the same kind and filters again, or another id"),
+    Answer.REFUSED: BadRecord("no destination has this name", "the name of one that is set"),
+}
 
 Time: TypeAlias = datetime | str | int
 
@@ -20,24 +23,26 @@ def act_of(
     key_prefix: str | None = None,
     due_from: Time | None = None,
     due_before: Time | None = None,
+    destination: str | None = None,
     all: bool = False,  # noqa: A002
     how_all: str = "all=True",
 ) -> Act:
     """The action on the messages that match every given filter, or on all messages. `how_all`: how to ask for all
     messages, for the text of an error. Errors: `WrongUsage`, `BadRecord`.
     """
-    given = {"key": key, "key_prefix": key_prefix, "due_from": due_from, "due_before": due_before}
+    texts = {"key": key, "key_prefix": key_prefix, "destination": destination}
+    given = texts | {"due_from": due_from, "due_before": due_before}
     is_filtered = any(value is not None for value in given.values())
     if type(all) is not bool:
         raise WrongUsage(f"all is {all!r:.100}: give True or False")
     if is_filtered == all:
         what = "both are given" if all else "neither is given"
         raise WrongUsage(f"say which messages, by {', '.join(given)}, or {how_all} for every one: {what}")
-    for name, text in {"the action's id": id, "key": key, "key_prefix": key_prefix}.items():
+    for name, text in {"the action's id": id, **texts}.items():
         if text is not None and not is_text(text):
             raise WrongUsage(f"{name} is {text!r:.100}: give text in UTF-8, 1 byte to 1 MiB")
     own_id = uuid.uuid4().hex if id is None else id
-    return Act(own_id, ActionKind(kind), key, key_prefix, *range_of(due_from, due_before))
+    return Act(own_id, ActionKind(kind), key, key_prefix, *range_of(due_from, due_before), destination)
 
 
 def range_of(due_from: Time | None, due_before: Time | None) -> tuple[int | None, int | None]:

@@ -85,6 +85,7 @@ class Act(msgspec.Struct, frozen=True, gc=False):
     key_prefix: str | None
     due_from_ms: int | None
     due_before_ms: int | None
+    destination: str | None = None
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):

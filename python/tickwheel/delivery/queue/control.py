@@ -10,14 +10,14 @@ from typing import Final, TypeAlias
 from tickwheel._native import StoreSnapshot, rfc_3339, store_owner
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.engine.running import Running
-from tickwheel.delivery.model.bulk import OTHER_ACTION
+from tickwheel.delivery.model.bulk import REFUSED_ACTIONS
 from tickwheel.delivery.model.entries import Act, Again, Answer, Pause, Requeue, Reschedule
 from tickwheel.delivery.model.message import Cancel
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.observe.log import log_letters
 from tickwheel.delivery.queue.server_view import ServerView, address
 from tickwheel.delivery.sight import Action, StoreView
-from tickwheel.delivery.sinks import sink_of_function
+from tickwheel.delivery.sinks import Destination
 
 _TIMEOUT_S: Final = 30
 _LOOK_EVERY_S: Final = 0.2
@@ -39,7 +39,7 @@ class StoreControl:
             )
         _check_letters(store)
         settings = Settings(keep_ids_days=_KEEP_IDS_DAYS)
-        self._running = Running(store, sink_of_function(_never), settings, log_letters)
+        self._running = Running(store, Destination.named(), settings, log_letters)
 
     def ask(self, item: Cancel | Reschedule | Requeue | Again | Pause) -> Answer:
         """The answer of the engine."""
@@ -47,8 +47,8 @@ class StoreControl:
 
     def begin(self, act: Act) -> None:
         """The same id again goes on with that action."""
-        if self._answer(act) is Answer.CONFLICT:
-            raise OTHER_ACTION
+        if (refused := REFUSED_ACTIONS.get(self._answer(act))) is not None:
+            raise refused
 
     def action(self, id_: str) -> Action:
         """As the store has it."""
@@ -62,7 +62,7 @@ class StoreControl:
     def _answer(self, item: Cancel | Reschedule | Requeue | Again | Pause | Act) -> Answer:
         [receipt] = self._running.engine.submit([item], format="item")
         [answer] = receipt.answers()
-        if answer is Answer.REFUSED:
+        if answer is Answer.REFUSED and not isinstance(item, Act):
             raise WrongUsage(": ".join(self._running.why_not_paused()))
         return answer  # type: ignore[return-value]  # it is no record
 
@@ -76,10 +76,6 @@ def _check_letters(store: Path) -> None:
             f"{store} has dead letters that its last run did not write out ({left:,}): run its tickwheel deliver or"
             " serve again, which does that first, and steer that one"
         )
-
-
-def _never(_delivery: object) -> None:
-    raise AssertionError("nothing is due in a store that is only opened")
 
 
 class HttpControl(ServerView):
@@ -104,7 +100,7 @@ class HttpControl(ServerView):
         """The same id again is harmless."""
         times = {"due_from": act.due_from_ms, "due_before": act.due_before_ms}
         filters = {name: None if ms is None else rfc_3339(ms) for name, ms in times.items()}
-        filters |= {"key": act.filter_key, "key_prefix": act.key_prefix}
+        filters |= {"key": act.filter_key, "key_prefix": act.key_prefix, "destination": act.destination}
         is_all = all(value is None for value in filters.values())
         self.request("POST", "/actions", {"kind": act.kind, "id": act.id, **filters, "all": is_all})
 

@@ -14,7 +14,7 @@ import msgspec
 from tickwheel._native import ArrowRows, Receipt, due_ms_of, read_records
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.engine.running import Running
-from tickwheel.delivery.model.bulk import OTHER_ACTION, Time, act_of
+from tickwheel.delivery.model.bulk import REFUSED_ACTIONS, Time, act_of
 from tickwheel.delivery.model.entries import (
     NO_DESTINATION,
     OTHER_CONTENT,
@@ -320,18 +320,19 @@ class DeliveryQueue:
         key_prefix: str | None = None,
         due_from: Time | None = None,
         due_before: Time | None = None,
+        destination: str | None = None,
         all: bool = False,  # noqa: A002
         action: str | None = None,
     ) -> str:
         """Cancel all messages that wait and match (D16), beside delivery; return its id once it has begun.
 
-        `key`, `key_prefix`, `due_from` (then or later), `due_before`: a message must match all that are given. `all`:
-        every message. Later messages, and messages that are being sent, are not cancelled. `queue.action(id)` shows the
-        progress. The action continues after a restart. `action`: your own id. The same id again does nothing, as long
-        as the action is kept. Some hundred thousand a second. Errors: `WrongUsage`; `BadRecord`, also for an id of
-        another action.
+        `key`, `key_prefix`, `due_from` (then or later), `due_before`, `destination`: a message must match all that are
+        given. `all`: every message. Later messages, and messages that are being sent, are not cancelled.
+        `queue.action(id)` shows the progress. The action continues after a restart. `action`: your own id. The same id
+        again does nothing, as long as the action is kept. Some hundred thousand a second. Errors: `WrongUsage`;
+        `BadRecord`, also for an id of another action, or a destination that is not set.
         """
-        return self._begin(act_of("cancel", action, key, key_prefix, due_from, due_before, all))
+        return self._begin(act_of("cancel", action, key, key_prefix, due_from, due_before, destination, all))
 
     def requeue_many(
         self,
@@ -340,11 +341,12 @@ class DeliveryQueue:
         key_prefix: str | None = None,
         due_from: Time | None = None,
         due_before: Time | None = None,
+        destination: str | None = None,
         all: bool = False,  # noqa: A002
         action: str | None = None,
     ) -> str:
         """Try all matching dead letters anew, as `requeue` does; otherwise as `cancel_many`."""
-        return self._begin(act_of("requeue", action, key, key_prefix, due_from, due_before, all))
+        return self._begin(act_of("requeue", action, key, key_prefix, due_from, due_before, destination, all))
 
     def action(self, id: str) -> Action | None:  # noqa: A002
         """The progress of an action on many messages. `None`: no action has this id, or it is not kept any more. The
@@ -356,8 +358,9 @@ class DeliveryQueue:
 
     def _begin(self, act: Act) -> str:
         def begun(receipts: list[Receipt]) -> str:
-            if _the_one(receipts) is Answer.CONFLICT:
-                raise OTHER_ACTION
+            refused = REFUSED_ACTIONS.get(_the_one(receipts))
+            if refused is not None:
+                raise refused
             return act.id
 
         return self._ask([act], begun, format="item")

@@ -61,9 +61,9 @@ class ServerView:
         payload = found.payload if bytes(found.payload) != b"null" else None
         return Details(**msgspec.structs.asdict(found) | {"payload": payload})
 
-    def dead(self, *, limit: int = 100, cursor: str | None = None) -> LetterPage:
-        """A page of dead letters, the last one first."""
-        return self._show(address("/dead", limit=limit, cursor=cursor), LetterPage)
+    def dead(self, **which: Any) -> LetterPage:
+        """A page of dead letters, the last one first. The arguments are those of `StoreView.dead`."""
+        return self._show(address("/dead", **which), LetterPage)
 
     def action(self, id_: str) -> Action:
         """As the server's store has it."""

@@ -1,7 +1,7 @@
 """Actions on many messages over HTTP (rule D16).
 
-The filters are `key`, `key_prefix`, `due_from` and `due_before`; a message must match every given filter. Without a
-filter: `"all": true`. `id`: a name of the client's own, so that it can repeat a request that got no answer.
+The filters are `key`, `key_prefix`, `due_from`, `due_before` and `destination`; a message must match all given ones.
+Without a filter: `"all": true`. `id`: a name of the client's own, so that it can repeat a request that got no answer.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tickwheel.delivery.base.errors import WrongUsage
-from tickwheel.delivery.model.bulk import OTHER_ACTION, act_of
+from tickwheel.delivery.model.bulk import REFUSED_ACTIONS, act_of
 from tickwheel.delivery.model.entries import Act, Answer
 from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.serve.bodies import Bodies
@@ -23,7 +23,8 @@ from tickwheel.delivery.sight import NoStore, StoreView
 
 _MOST: Final = 1 << 22  # a key may have 1 MiB, and as much again in escapes
 _ALLOWED: Final = (
-    '{"kind": "cancel" or "requeue"} with key, key_prefix, due_from, due_before, or "all": true; and an id if you like'
+    '{"kind": "cancel" or "requeue"} with key, key_prefix, due_from, due_before, destination, or "all": true;'
+    " and an id if you like"
 )
 
 Ask: TypeAlias = Callable[[Act], Awaitable[Answer]]
@@ -36,6 +37,7 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
     key_prefix: str | None = None
     due_from: str | int | None = None
     due_before: str | int | None = None
+    destination: str | None = None
     all: bool = False
 
 
@@ -62,9 +64,10 @@ class Actions:
             except WrongUsage as error:
                 raise problem(400, str(error), _ALLOWED) from error
         answer = await self._ask(act)
-        if answer is Answer.CONFLICT:
-            raise problem(409, OTHER_ACTION.reason, OTHER_ACTION.allowed)
-        return json_response(reply("act", answer).status, {"id": act.id, "state": answer})
+        status, refused = reply("act", answer).status, REFUSED_ACTIONS.get(answer)
+        if refused is not None:
+            raise problem(status, refused.reason, refused.allowed)
+        return json_response(status, {"id": act.id, "state": answer})
 
     async def _list(self, request: Request) -> Response:
         refuse_query(request)

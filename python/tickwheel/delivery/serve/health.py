@@ -9,6 +9,8 @@ No token is needed.
 | | | `store`: it can't be written now, so nothing is accepted or sent until it can; |
 | | | `no descriptors`: the process may open no more files, so pages and sends fail |
 
+If named destinations are down, `/readyz` says how many, and is ready: messages to the others go out.
+
 The threads for requests are started before the port is open (`threads.py`), so they are not looked at. Before the store
 is open, `application.py` answers.
 """
@@ -41,7 +43,10 @@ def health_routes(running: Running) -> Sequence[Route]:
             return _told("no descriptors")
         if running.engine.waits_for_store:
             return _told("store")
-        return _told("down" if running.engine.down else None)
+        if running.engine.down:
+            return _told("down")
+        down = running.engine.destinations_down
+        return json_response(200, {"status": "ok", "destinations_down": down}) if down else _told(None)
 
     routes = {"/livez": live, "/healthz": live, "/readyz": ready}
     return [Route(path, handler, methods=["GET"]) for path, handler in routes.items()]

@@ -14,21 +14,21 @@ from tickwheel._native import due_of
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.serve.problems import json_response, parameters, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
-from tickwheel.delivery.sight import InDoubt, NoStore, StoreStatus, StoreView
+from tickwheel.delivery.sight import NoStore, StoreStatus, StoreView
 
-_PARAMETERS: Final = ("state", "key", "due_from", "due_before", "limit", "cursor")
-_PARAMETERS_OF_DEAD: Final = ("limit", "cursor")
+_PARAMETERS: Final = ("state", "key", "destination", "due_from", "due_before", "limit", "cursor")
+_PARAMETERS_OF_DEAD: Final = ("destination", "limit", "cursor")
 
 
 class Listing:
     """Reads the store beside the engine: pages in the threads of `pages`, messages and status in its own threads.
 
-    `with_figures`: adds what only the engine knows of the keys in doubt.
+    `with_own_figures`: adds to a status what only the engine knows.
     """
 
-    def __init__(self, view: StoreView, pages: Threads, with_figures: Callable[[InDoubt], InDoubt]) -> None:
+    def __init__(self, view: StoreView, pages: Threads, with_own_figures: Callable[[StoreStatus], StoreStatus]) -> None:
         self._view = view
-        self._with_figures = with_figures
+        self._with_own_figures = with_own_figures
         self._pages = pages
         self._messages = Threads("messages", 2, 256)
         self._counts = Threads("status", 1, 16)
@@ -44,12 +44,7 @@ class Listing:
     async def status(self, request: Request) -> Response:
         """The store in figures: counted for one request at a time, as it takes a second for ten million messages."""
         refuse_query(request)
-
-        def look() -> StoreStatus:
-            found = self._view.status()
-            return msgspec.structs.replace(found, in_doubt=self._with_figures(found.in_doubt))
-
-        return json_response(200, await self._counts.run(look))
+        return json_response(200, await self._counts.run(lambda: self._with_own_figures(self._view.status())))
 
     async def details(self, id_: str, key: str | None) -> dict[str, Any]:
         """The store's data about a message; empty if the message has just been forgotten."""

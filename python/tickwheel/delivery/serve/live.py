@@ -174,6 +174,7 @@ def figures(running: Running, now_ms: int) -> dict[str, Any]:
     with StoreSnapshot(running.store) as db:
         paused_keys, letters = count_paused_keys(db), db.dead_letters()
         in_doubt = running.with_figures(in_doubt_of(db)) if measures.keys_in_doubt else None
+    destinations = running.destination_figures()
     size, log_size = sizes_of(running.store)
     messages, in_memory = running.engine.in_memory()
     bounds, numbers, _ = measures.lateness
@@ -188,6 +189,7 @@ def figures(running: Running, now_ms: int) -> dict[str, Any]:
         "due_most": COUNTED,
         "oldest_overdue_ms": waiting.oldest_overdue_ms,
         "destination": {"up": reason is None, "reason": reason, "changed_ms": measures.destination_changed_ms},
+        "destinations": destinations if destinations.count else None,
         "in_doubt": in_doubt,
         "paused": running.engine.is_paused,
         "paused_keys": paused_keys,

@@ -3,7 +3,8 @@
 Counters and histograms start with the process, and the engine keeps them. For a scrape the engine looks through the
 messages in memory, and counts the waiting messages in the store, up to `MOST`. A scrape takes at most some 0.1 s, and
 holds up no message.
-No label has a key or an id: the number of time series is fixed.
+No label has a key or an id. The first thousand named destinations have series of their own, and all others have one as
+`other`. So the number of time series is bounded.
 """
 
 import time
@@ -29,6 +30,8 @@ from tickwheel.delivery.model.summary import Summary
 from tickwheel.delivery.sight.status import count_paused_keys, sizes_of
 
 MOST: Final = 250_000
+NAMED: Final = 1_000
+"""How many destinations have time series of their own."""
 WINDOWS_MS: Final = {"1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}
 
 _Buckets: TypeAlias = tuple[list[int], list[int], int]
@@ -55,6 +58,7 @@ class EngineCollector(Collector):
         yield from _messages(self._running.summary, measures)
         yield from _sending(measures)
         yield from self._destination(measures)
+        yield from self._destinations()
         yield from self._waiting(measures)
         yield from self._outboxes()
         yield from self._store(measures)
@@ -82,6 +86,28 @@ class EngineCollector(Collector):
             yield gauge("paused_keys", "Keys of which nothing is sent.", count_paused_keys(db))
         rate = "How many messages --rate allows in a second; 0 if it is not given."
         yield gauge("rate_messages_per_second", rate, running.rate.per_s if running.rate else 0)
+
+    def _destinations(self) -> Iterator[Metric]:
+        counts, each = self._running.engine.destination_measures(NAMED)
+        yield gauge("destinations", "Named destinations.", counts["all"])
+        yield gauge("destinations_down", "Named destinations that are down.", counts["down"])
+        yield gauge("destinations_paused", "Named destinations that are paused.", counts["paused"])
+        *named, others = each
+        told = [*named, others | {"name": "other"}] if any(others.values()) else named
+
+        def of(
+            family: type[GaugeMetricFamily] | type[CounterMetricFamily], name: str, what: str, figure: str
+        ) -> Metric:
+            values = ((it["name"], it[figure]) for it in told)
+            return _labelled(family, f"destination_{name}", what, "destination", values)
+
+        yield of(CounterMetricFamily, "delivered_messages", "Messages that have arrived there.", "delivered")
+        yield of(CounterMetricFamily, "failed_attempts", "Attempts that failed there.", "failed")
+        yield of(GaugeMetricFamily, "down", "Whether it is down; of the others, how many are.", "down")
+        yield of(GaugeMetricFamily, "paused", "Whether it is paused; of the others, how many are.", "paused")
+        overdue = [(it["name"], it["overdue_ms"] / 1000) for it in named]
+        age = "How long the oldest message without an outcome has been due there."
+        yield _labelled(GaugeMetricFamily, "destination_oldest_overdue_seconds", age, "destination", overdue)
 
     def _waiting(self, measures: EngineMeasures) -> Iterator[Metric]:
         yield _labelled(GaugeMetricFamily, "messages", "Messages without an outcome.", "state", measures.states)
@@ -185,7 +211,7 @@ def _labelled(
     name: str,
     what: str,
     label: str,
-    values: Iterable[tuple[str, int]],
+    values: Iterable[tuple[str, float]],
 ) -> Metric:
     made = family(f"tickwheel_{name}", what, labels=[label])
     for each, value in values:

@@ -20,6 +20,7 @@ class Action(msgspec.Struct, frozen=True):
     key_prefix: str | None
     due_from: str | None
     due_before: str | None
+    destination: str | None
     began: str | None
     ended: str | None
     changed: int

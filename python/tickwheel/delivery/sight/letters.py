@@ -13,7 +13,7 @@ _FIRST_BYTES = 1_000
 class LetterSeen(msgspec.Struct, frozen=True):
     """A dead letter: its number, the time, and what a line of `--dead-letters` says.
 
-    `record` holds the first 1,000 bytes of the record.
+    `record` holds the first 1,000 bytes of the record. `destination`: the one that the message named.
     """
 
     n: int
@@ -23,6 +23,7 @@ class LetterSeen(msgspec.Struct, frozen=True):
     reason: str
     allowed: str
     record: str
+    destination: str | None
 
 
 class LetterPage(msgspec.Struct, frozen=True):
@@ -32,13 +33,18 @@ class LetterPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-def list_letters(db: StoreSnapshot, *, limit: int = 100, cursor: str | None = None) -> LetterPage:
-    """A page of the dead letters that the store has kept: the last 100,000. Errors: `WrongUsage`, `StoreFailed`."""
+def list_letters(
+    db: StoreSnapshot, *, destination: str | None = None, limit: int = 100, cursor: str | None = None
+) -> LetterPage:
+    """A page of the dead letters that the store has kept: the last 100,000; of messages that named this destination.
+
+    Errors: `WrongUsage`, `StoreFailed`.
+    """
     check_limit(limit)
     [before_n] = numbers_of(cursor, 1) if cursor else [2**62]
-    rows = db.letters(before_n, limit + 1, _FIRST_BYTES)
+    rows = db.letters(before_n, destination, limit + 1, _FIRST_BYTES)
     found = [
-        LetterSeen(n, rfc_3339(at_ms), source, line, reason, allowed, record.decode("utf-8", "replace"))
-        for n, at_ms, source, line, reason, allowed, record in rows[:limit]
+        LetterSeen(n, rfc_3339(at_ms), source, line, reason, allowed, record.decode("utf-8", "replace"), to)
+        for n, at_ms, source, line, reason, allowed, record, to in rows[:limit]
     ]
     return LetterPage(found, str(found[-1].n) if len(rows) > limit else None)

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from tickwheel._native import StoreSnapshot, rfc_3339, store_owner
+from tickwheel.delivery.sight.destinations import SHOWN, Destinations, destinations_of
 from tickwheel.delivery.sight.messages import with_times
 
 _AHEAD_S: Final = {"1 min": 60, "1 h": 3_600, "1 day": 86_400}
@@ -55,7 +56,7 @@ class StoreStatus(msgspec.Struct, frozen=True):
     counts in none of them until it has its new outcome. `dead_letters`: how many the store has kept. `due_within`:
     waiting messages by how soon they are due, the overdue ones too. `paused_keys`: how many keys are paused;
     `paused_key_names`: the first twenty of them, by their time. `down_since`, `down_reason`: of the destination, if it
-    is down. `in_doubt`: the keys that fail for longest, and why.
+    is down. `in_doubt`: the keys that fail for longest, and why. `destinations`: those that messages name.
     """
 
     at: str
@@ -81,6 +82,7 @@ class StoreStatus(msgspec.Struct, frozen=True):
     down_since: str | None
     down_reason: str | None
     in_doubt: InDoubt
+    destinations: Destinations
     file_size: int
     log_size: int
 
@@ -101,6 +103,7 @@ def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None) -> Stor
         overdue=overdue,
         due_within=dict(zip(_AHEAD_S, due, strict=True)),
         in_doubt=in_doubt_of(db),
+        destinations=destinations_of(db.destinations(None, SHOWN, now_ms)),
         file_size=size,
         log_size=log_size,
         **with_times(found),

@@ -1,4 +1,4 @@
-// The tiles, the figures, the keys in doubt, and the line of the status.
+// The tiles, the figures, the keys in doubt, the destinations, and the line of the status.
 "use strict";
 
 /* How much a count grows in a second, from the frame before. */
@@ -13,6 +13,7 @@ class Rates {
 }
 
 const LONG_OVERDUE_MS = 10_000;
+const MOST_COUNTED = 10_000; // messages of a destination
 const LONGEST_NAME = 200; // a longer one comes cut off
 
 const rate = (per_s) => (per_s === undefined ? "–" : per_s > 0 && per_s < 10 ? per_s.toFixed(1) : count(per_s));
@@ -32,9 +33,10 @@ function tile(name, value, words, state = "") {
 }
 
 /* First of all: what an operator comes for. */
-function show_tiles({ destination, paused, due, oldest_overdue_ms, dead_letters, counts, since_ms, at_ms }, upTo) {
+function show_tiles({ destination, destinations, paused, due, oldest_overdue_ms, dead_letters, counts, since_ms, at_ms }, upTo) {
   const lasts = (epoch_ms) => `for ${duration(Math.max(0, at_ms - epoch_ms))}`;
   if (paused) tile("destination", "Paused", "nothing is sent", "ill");
+  else if (destination.up && destinations?.down) tile("destination", `${count(destinations.down)} down`, `of ${count(destinations.count)} named ones`, "ill");
   else if (destination.up) tile("destination", "Up", destination.changed_ms ? lasts(destination.changed_ms) : "", "well");
   else tile("destination", "Down", `${lasts(destination.changed_ms)}: ${short(destination.reason, 80)}`, "ill");
   const oldest = oldest_overdue_ms ? `the oldest for ${duration(oldest_overdue_ms)}` : "nothing is late";
@@ -105,6 +107,34 @@ class Doubt {
   }
 }
 
+/* The named destinations that need the reader first; nothing, if there are none. */
+function show_destinations(found) {
+  find("destinations").hidden = !found;
+  if (!found) return;
+  const all = found.count === 1 ? "There is one" : `There are ${count(found.count)}`;
+  const more = found.count > found.first.length ? ` Here are ${count(found.first.length)}: first those that are down, then those that are overdue for longest.` : "";
+  find("destinations-words").textContent = `${all}: ${count(found.down)} down, ${count(found.paused)} paused.${more}`;
+  const told = JSON.stringify(found.first);
+  if (told === find("destination-rows").dataset.told) return; // a reader may have selected some of it
+  find("destination-rows").dataset.told = told;
+  find("destination-rows").replaceChildren(...found.first.map(destination_row));
+}
+
+function destination_row({ name, state, down_since, overdue, rate, next_try, last_error, last_error_at }) {
+  const is_ill = state !== "sending";
+  const since = down_since ? [" since ", when(down_since)] : [];
+  const next = { down: "each second", paused: "" }[state] ?? (next_try ? when(next_try, "soon") : "");
+  const error = last_error ? make("span", {}, `${short(last_error, 200)} (`, when(last_error_at), ")") : "";
+  const cells = [
+    ["state", make("span", is_ill ? { class: "bad" } : {}, state, ...since)],
+    ["overdue", overdue >= MOST_COUNTED ? `${count(overdue)} and more` : count(overdue)],
+    ["rate", rate ?? ""],
+    ["next try", next],
+    ["last error", error],
+  ];
+  return make("tr", {}, make("th", { scope: "row" }, name), ...cells.map(([title, text]) => make("td", { "data-name": title }, text)));
+}
+
 /* The figures of `tickwheel serve`. */
 function show_service(figures, rates) {
   const { due, due_most, states, counts } = figures;
@@ -141,6 +171,7 @@ function show_service(figures, rates) {
   const since = (epoch_ms) => `since ${utc(epoch_ms).slice(0, 19)} UTC`;
   find("flow-words").textContent = `Accepted to new dead letters are counted ${since(figures.since_ms)}, when this process began. The lists have what was before.`;
   doubt.show(figures.in_doubt);
+  show_destinations(figures.destinations);
   const { destination, paused, paused_keys } = figures;
   const keys = paused_keys ? ` ${count(paused_keys)} ${paused_keys === 1 ? "key is" : "keys are"} paused.` : "";
   if (paused) status(`Paused: messages are accepted, and nothing is sent.${keys}`, "ill");

@@ -24,7 +24,7 @@ from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.ports import Listening, Ports
 from tickwheel.delivery.serve.tls import Certificates
 from tickwheel.delivery.serve.tokens import ALL, Tokens
-from tickwheel.delivery.sinks import sink_of_function
+from tickwheel.delivery.sinks import Destination, sink_of_function
 
 COMMAND = [sys.executable, "-m", "tickwheel.cli", "serve"]
 TOKEN = b"not-for-other-eyes"
@@ -66,7 +66,7 @@ class Served:
         tokens: Tokens | None = None,
         certificates: Certificates | None = None,
         max_payload: int = MAX_PAYLOAD,
-        to: Callable[[Delivery], object] | None = None,
+        to: Callable[[Delivery], object] | Destination | None = None,
         max_attempts: int = 5,
         sink_timeout_s: float = 30,
         rate: str | None = None,
@@ -75,12 +75,13 @@ class Served:
         self.arrived: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
         self.running = Running(
             folder / name,
-            sink_of_function(to or self.arrived.put),
+            to if isinstance(to, Destination) else sink_of_function(to or self.arrived.put),
             Settings(
                 order=order,
                 sink_timeout_s=sink_timeout_s,
                 retry=Retry(max_attempts=max_attempts, first_ms=60_000),
                 rate=None if rate is None else Rate.of(rate),
+                allow_addresses=("127.0.0.1",),
             ),
             lambda letters: None,
         )

@@ -54,6 +54,7 @@ def test_a_message_is_shown_with_its_payload__D14(served: Served) -> None:
         "ended": None,
         "lateness_ms": None,
         "rule": None,
+        "destination": None,
         "next_id": None,
         "key_paused_since": None,
         "payload": {"n": 1},
@@ -135,7 +136,7 @@ def test_the_dead_letters_are_shown_in_pages__D14(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "reason", "allowed"),
     [
-        ("/dead?limit=0", "a page can't have 0 entries", "/dead with limit, cursor, each at most once"),
+        ("/dead?limit=0", "a page can't have 0 entries", "/dead with destination, limit, cursor, each at most once"),
         ("/dead?cursor=ten", "'ten' is no cursor", "/dead with"),
         ("/dead?key=k", "the address has 'key'", "/dead with"),
         ("/status?key=k", "the address has parameters", "/status"),
@@ -157,7 +158,8 @@ def test_the_status_is_the_one_of_the_command__D14(served: Served) -> None:
     told = json.loads(CliRunner().invoke(command, ["status", str(served.running.store), "--json"]).stdout)
     changing = {"at", "log_size", "file_size"}
     assert told["in_doubt"] == reply.body["in_doubt"] | dict.fromkeys(("keys", "spare_places", "spare_places_taken"))
-    changing.add("in_doubt")
+    assert told["destinations"] == reply.body["destinations"] | {"down": None}
+    changing |= {"in_doubt", "destinations"}
     assert {name: reply.body[name] for name in reply.body if name not in changing} == {
         name: told[name] for name in told if name not in changing
     }

@@ -100,6 +100,7 @@ def test_everything_is_counted_once__D15(tmp_path: Path) -> None:
             "tickwheel_spare_places": 64,
             "tickwheel_spare_places_taken": 0,
             "tickwheel_destination_up": 1,
+            **{f"tickwheel_destinations{more}": 0 for more in ("", "_down", "_paused")},
             "tickwheel_paused": 0,
             "tickwheel_paused_keys": 0,
             "tickwheel_rate_messages_per_second": 0,

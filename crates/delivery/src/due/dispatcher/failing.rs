@@ -278,9 +278,17 @@ impl Dispatcher {
 
     fn is_up(&mut self, share: u32, since_us: u64, now_us: u64, is_untried: bool) {
         self.has_turn_again(share);
-        self.to[share].measures.changed_us = now_us;
+        self.note_change(share, now_us, None);
         let destination = self.to[share].name.as_deref().map(str::to_owned);
         self.events.push(Event::Up { destination, after_ms: now_us.saturating_sub(since_us) / 1000, is_untried });
+    }
+
+    /// The destination is down from now on, for this reason, or up.
+    fn note_change(&mut self, share: u32, now_us: u64, down: Option<&str>) {
+        match self.window.share(share).id {
+            0 => self.measures.changed_us = now_us,
+            id => self.tallies.changes(id, down.map(|reason| (now_us, reason))),
+        }
     }
 
     /// Tries keys that failed together at once, one time. The destinations take turns.
@@ -329,7 +337,7 @@ impl Dispatcher {
         let now_us = self.clocks.now_us();
         if self.to[share].outage.goes_down(now_us) {
             let reason = self.to[share].outage.down().map_or_else(String::new, |(_, reason)| reason.to_owned());
-            self.to[share].measures.changed_us = now_us;
+            self.note_change(share, now_us, Some(&reason));
             let destination = self.to[share].name.as_deref().map(str::to_owned);
             self.events.push(Event::Down { destination, reason });
             self.begin_round(share, now_us);

@@ -7,6 +7,7 @@ use crate::due::lanes::Slot;
 use crate::due::measures::NO_ANSWER_IN_TIME;
 use crate::due::outcome_feed::Ended;
 use crate::due::table;
+use crate::due::tallies::Tally;
 use crate::due::window::State;
 use crate::sinks::{Verdict, Verdicts};
 use crate::store::{Done, Outcome};
@@ -43,9 +44,8 @@ impl Dispatcher {
         let now_us = self.clocks.now_us();
         let is_slow = self.leave_place(number, now_us);
         let Some(flight) = self.end_flight(number) else { return self.note_strikes() };
-        let share = flight.share;
         let duration_us = now_us.saturating_sub(flight.began_us);
-        self.to[share].measures.durations.add(duration_us as i64);
+        self.measures.durations.add(duration_us as i64);
         if let Verdicts::Each(each) = &mut verdicts
             && !self.is_halted
             && !self.limit.is_paused
@@ -63,7 +63,7 @@ impl Dispatcher {
     pub(super) fn cut_off(&mut self, number: u64) {
         let Some(flight) = self.end_flight(number) else { return };
         let (share, messages) = (flight.share, flight.messages.len());
-        self.to[share].measures.cut_off += 1;
+        self.measures.cut_off += 1;
         let slot = flight.messages[0].slot;
         let (key, id) = self.shown_name(slot);
         let times = self.window.entry(slot).attempts.saturating_add(1);
@@ -71,7 +71,7 @@ impl Dispatcher {
         let now_us = self.clocks.now_us();
         self.to[share].places.hangs(number, now_us);
         let duration_us = now_us.saturating_sub(flight.began_us);
-        self.to[share].measures.durations.add(duration_us as i64);
+        self.measures.durations.add(duration_us as i64);
         let verdict = Verdict::Unanswered { reason: NO_ANSWER_IN_TIME.to_owned(), retry_after_ms: None };
         self.settle_messages(&flight, Verdicts::Each(vec![verdict; messages]), false);
         self.note_strikes();
@@ -119,10 +119,13 @@ impl Dispatcher {
     }
 
     fn settle_one(&mut self, message: &InFlight, verdict: Verdict, began_us: u64) {
-        let share = self.share_of(message.slot);
-        self.to[share].measures.ended(&verdict);
+        self.measures.ended(&verdict);
         match table::ending(verdict) {
             Some((ending, reason, retry_after_ms)) => {
+                let now_us = self.clocks.now_us();
+                if let Some(tally) = self.tally_of(message.slot) {
+                    tally.fails(now_us, &reason);
+                }
                 self.not_accepted(message, ending, &reason, retry_after_ms, began_us);
             }
             None => self.untried(message),
@@ -140,9 +143,18 @@ impl Dispatcher {
             attempts: entry.attempts.saturating_add(1),
             redelivered: entry.may_have_arrived(),
         };
-        let share = self.share_of(message.slot);
-        self.to[share].measures.arrived(done.redelivered);
+        self.measures.arrived(done.redelivered);
+        if let Some(tally) = self.tally_of(message.slot) {
+            tally.delivered += 1;
+        }
         self.end(message.slot, done, None);
+    }
+
+    /// The counts of the destination that the message names.
+    fn tally_of(&mut self, slot: Slot) -> Option<&mut Tally> {
+        let entry = self.window.entry(slot);
+        let name = entry.body.as_ref()?.destination()?;
+        Some(self.tallies.of(self.window.share(entry.share).id, name))
     }
 
     /// The message was not tried. It goes out again at once, and no attempt is counted.

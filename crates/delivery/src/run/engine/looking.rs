@@ -122,7 +122,7 @@ impl Engine {
 
     /// Measures of the sends.
     pub fn sends(&self) -> SendMeasures {
-        self.lock_dispatcher().to[0].measures
+        self.lock_dispatcher().measures
     }
 
     /// Measures of the commits.
@@ -148,11 +148,15 @@ impl Engine {
     }
 
     fn look_through(&self, mut see: impl FnMut(&Entry)) {
+        self.look_through_window(|_, entry| see(entry));
+    }
+
+    pub(super) fn look_through_window(&self, mut see: impl FnMut(&Window, &Entry)) {
         let mut next = Some(0);
         while let Some(from) = next {
             let dispatcher = self.lock_dispatcher();
             let (part, rest) = dispatcher.window.part(from, STEP);
-            part.for_each(&mut see);
+            part.for_each(|entry| see(&dispatcher.window, entry));
             next = rest;
         }
     }

@@ -118,6 +118,7 @@ CREATE TABLE destinations (
     settings TEXT NOT NULL, -- JSON
     set_ms INTEGER NOT NULL
 );
+CREATE INDEX paused_destinations ON destinations (name) WHERE CASE WHEN settings <> '' THEN settings ->> 'paused' END;
 CREATE TABLE cursors (share INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE held_back (lane INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE days (from_ms INTEGER PRIMARY KEY, last_n INTEGER NOT NULL);
@@ -145,8 +146,11 @@ CREATE TABLE dead_letters (
     line INTEGER NOT NULL,
     reason TEXT NOT NULL,
     allowed TEXT NOT NULL,
-    record BLOB NOT NULL
+    record BLOB NOT NULL,
+    share INTEGER -- the number of the destination that the message named
 );
+CREATE INDEX letters_by_share ON dead_letters (share) WHERE share IS NOT NULL;
+CREATE INDEX letters_by_time ON dead_letters (at_ms); -- they are counted by it, as it is small
 CREATE INDEX letters_of_messages ON dead_letters (line) WHERE source = 'delivery';
 CREATE TABLE actions (
     n INTEGER PRIMARY KEY,
@@ -156,6 +160,7 @@ CREATE TABLE actions (
     key_prefix TEXT,
     due_from_ms INTEGER,
     due_before_ms INTEGER,
+    destination TEXT,
     through INTEGER NOT NULL, -- the last message, or letter, that it is about
     began_ms INTEGER NOT NULL,
     ended_ms INTEGER,

@@ -44,6 +44,8 @@ pub struct Seen {
     pub may_have_arrived: bool,
     /// Of an open recurring message: its rule, as JSON.
     pub rule: Option<String>,
+    /// The name of its destination, as long as it is open or its dead letter is kept.
+    pub destination: Option<String>,
 }
 
 impl Seen {
@@ -55,10 +57,11 @@ impl Seen {
 
 /// The columns of an open message for [`open`], from `OF_OPEN`.
 pub(super) const OPEN: &str = "m.seq, m.key, m.id, m.due_ms, ifnull(a.attempts, 0), a.error, a.next_ms, \
-     ifnull(w.redelivered, 0) OR ifnull(a.is_unanswered, 0)";
+     ifnull(w.redelivered, 0) OR ifnull(a.is_unanswered, 0), d.name";
 /// A message with what is known of its attempts. A near message has no row in `waiting`.
 pub(super) const OF_OPEN: &str = "FROM messages m LEFT JOIN attempts a ON a.seq = m.seq \
-     LEFT JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = m.seq";
+     LEFT JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = m.seq \
+     LEFT JOIN bodies b ON b.seq = m.seq LEFT JOIN destinations d ON d.share = b.share";
 
 /// An open message, of a row that begins with `OPEN`.
 pub(super) fn open(row: &Row<'_>) -> rusqlite::Result<Seen> {
@@ -71,6 +74,7 @@ pub(super) fn open(row: &Row<'_>) -> rusqlite::Result<Seen> {
         last_error: optional_text(row, 5)?,
         next_try_ms: row.get(6)?,
         may_have_arrived: row.get(7)?,
+        destination: optional_text(row, 8)?,
         ..Seen::default()
     })
 }
@@ -95,10 +99,16 @@ pub(super) fn ended(row: &Row<'_>) -> rusqlite::Result<Seen> {
     })
 }
 
-/// Why this message was given up, if the store has kept its dead letter.
-pub(super) fn reason(db: &Connection, seq: i64) -> Result<Option<String>> {
-    let mut select = db.prepare_cached("SELECT reason FROM dead_letters WHERE source = 'delivery' AND line = ?")?;
-    Ok(select.query_row(params![seq], |row| text(row, 0)).optional()?)
+/// Adds why this message was given up, and its destination, if the store has kept its dead letter.
+pub(super) fn add_letter(db: &Connection, seen: &mut Seen) -> Result<()> {
+    let letter = "SELECT reason, name FROM dead_letters l LEFT JOIN destinations d ON d.share = l.share \
+                  WHERE source = 'delivery' AND line = ?";
+    let mut select = db.prepare_cached(letter)?;
+    let found = select.query_row([seen.seq], |row| Ok((text(row, 0)?, optional_text(row, 1)?))).optional()?;
+    if let Some((reason, destination)) = found {
+        (seen.last_error, seen.destination) = (Some(reason), destination);
+    }
+    Ok(())
 }
 
 /// The number of the newest message with this name. The cost is O(runs) plus the messages accepted after the last run
@@ -155,19 +165,19 @@ impl Snapshot {
 fn show(db: &Connection, seq: i64) -> Result<Shown> {
     let query = format!(
         "SELECT {OPEN}, m.outcome, m.due_ms, CAST(b.payload AS BLOB), typeof(b.payload) = 'text', b.expires_ms, \
-         b.traceparent {OF_OPEN} LEFT JOIN bodies b ON b.seq = m.seq WHERE m.seq = ?"
+         b.traceparent {OF_OPEN} WHERE m.seq = ?"
     );
     let (mut shown, outcome, due_ms) = db.query_row(&query, [seq], |row| {
-        let (payload, is_json): (Option<Vec<u8>>, bool) = (row.get(10)?, row.get(11)?);
+        let (payload, is_json): (Option<Vec<u8>>, bool) = (row.get(11)?, row.get(12)?);
         let shown = Shown {
             seen: open(row)?,
             next_id: None,
             key_paused_ms: None,
             payload: payload.map(|payload| (payload, is_json)),
-            expires_ms: row.get(12)?,
-            traceparent: optional_text(row, 13)?,
+            expires_ms: row.get(13)?,
+            traceparent: optional_text(row, 14)?,
         };
-        Ok((shown, row.get::<_, Option<Outcome>>(8)?, row.get::<_, i64>(9)?))
+        Ok((shown, row.get::<_, Option<Outcome>>(9)?, row.get::<_, i64>(10)?))
     })?;
     let is_held = is_waiting(db, (due_ms, seq))?;
     let near = "SELECT 1 FROM near_messages WHERE due_ms = ? AND seq = ?";
@@ -202,7 +212,7 @@ fn with_outcome(db: &Connection, open: Seen, outcome: Outcome) -> Result<Seen> {
     let mut seen = found.unwrap_or(Seen { outcome: Some(outcome), attempts: 0, may_have_arrived: false, ..open });
     seen.due_ms = seen.due_ms.filter(|due_ms| *due_ms != NEVER_MS);
     if outcome.is_dead() && seen.ended_ms.is_some() {
-        seen.last_error = reason(db, seen.seq)?;
+        add_letter(db, &mut seen)?;
     }
     Ok(seen)
 }

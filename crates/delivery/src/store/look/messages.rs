@@ -5,8 +5,10 @@
 
 use rusqlite::{Connection, Row, named_params};
 
-use super::message::{ENDED, OF_OPEN, OPEN, Seen, ended, find, open, reason};
+use super::destinations::share_named;
+use super::message::{ENDED, OF_OPEN, OPEN, Seen, add_letter, ended, find, open};
 use super::snapshot::{Snapshot, optional_text, text};
+use crate::base::display::quoted;
 use crate::base::error::DeliveryError;
 use crate::message::incoming::lane_of;
 use crate::message::recurrence::NEVER_MS;
@@ -19,6 +21,8 @@ use crate::store::types::{Outcome, Position};
 pub struct PageOf<'a> {
     /// Messages with this key.
     pub key: Option<&'a str>,
+    /// Messages that name this destination. Delivered and cancelled ones are not found by it.
+    pub destination: Option<&'a str>,
     /// Messages due at this time or later.
     pub due_from_ms: Option<i64>,
     /// Messages due before this time.
@@ -35,59 +39,77 @@ type Page<T> = (Vec<Seen>, Option<T>);
 impl Snapshot {
     /// A page of open messages after this position, without recurring messages.
     pub fn waiting(&self, of: PageOf<'_>, after: Option<Position>) -> Result<Page<Position>, DeliveryError> {
-        self.ask(|db| waiting(db, of, after))
+        let share = self.share_of(of)?;
+        self.ask(|db| waiting(db, of, share, after))
     }
 
     /// A page of recurring messages with numbers after this one.
     pub fn recurring(&self, of: PageOf<'_>, after_seq: Option<i64>) -> Result<Page<i64>, DeliveryError> {
-        self.ask(|db| recurring(db, of, after_seq.unwrap_or(0)))
+        let share = self.share_of(of)?;
+        self.ask(|db| recurring(db, of, share, after_seq.unwrap_or(0)))
     }
 
     /// A page of messages with this outcome, from rows of the ledger before this one. Withdrawn messages count as
     /// cancelled. A requeued dead message is left out.
     pub fn ended(&self, outcome: Outcome, of: PageOf<'_>, before_n: Option<i64>) -> Result<Page<i64>, DeliveryError> {
-        self.ask(|db| all_ended(db, outcome, of, before_n.unwrap_or(i64::MAX)))
+        let share = self.share_of(of)?;
+        self.ask(|db| all_ended(db, outcome, of, share, before_n.unwrap_or(i64::MAX)))
+    }
+
+    fn share_of(&self, of: PageOf<'_>) -> Result<Option<i64>, DeliveryError> {
+        of.destination.map(|name| self.share_named(name)).transpose()
+    }
+
+    /// The number of the destination with this name.
+    pub(super) fn share_named(&self, name: &str) -> Result<i64, DeliveryError> {
+        let unknown = || format!("there is no destination {}: name one that is set", quoted(name, 80));
+        self.ask(|db| share_named(db, name))?.ok_or_else(|| DeliveryError::Usage(unknown()))
     }
 }
 
-fn waiting(db: &Connection, of: PageOf<'_>, after: Option<Position>) -> Result<Page<Position>> {
+fn waiting(db: &Connection, of: PageOf<'_>, share: Option<i64>, after: Option<Position>) -> Result<Page<Position>> {
     let mut start = after.unwrap_or((i64::MIN, 0));
     if let Some(from_ms) = of.due_from_ms.filter(|from_ms| *from_ms > start.0) {
         start = (from_ms, 0);
     }
     let before_ms = of.due_before_ms.unwrap_or(NEVER_MS);
     let more = of.limit as i64 + 1;
-    let (looked_at, near) = if of.key.is_some() { (of.looked_at as i64, -1) } else { (more, more) };
+    let is_filtered = of.key.is_some() || share.is_some();
+    let (looked_at, near) = if is_filtered { (of.looked_at as i64, -1) } else { (more, more) };
+    let of_share = of_share(share);
     let some = "(due_ms, seq) > (:due_ms, :seq) AND due_ms < :before_ms ORDER BY due_ms, seq LIMIT :most";
     // Two keys may share a lane, so the keys are compared too.
     let has_key = "EXISTS (SELECT 1 FROM messages m WHERE m.seq = some.seq AND m.key = :key)";
     let texts = [
         format!(
-            "SELECT due_ms, seq FROM (SELECT due_ms, seq, lane, share FROM waiting WHERE {some}) AS some \
+            "SELECT due_ms, seq FROM (SELECT due_ms, seq, lane, share FROM waiting WHERE {of_share} AND {some}) AS some \
              WHERE :key IS NULL OR ((lane = :lane OR share IS NOT NULL) AND {has_key}) ORDER BY due_ms, seq LIMIT :limit"
         ),
         format!(
             "SELECT due_ms, seq FROM (SELECT due_ms, seq FROM near_messages WHERE {some}) AS some \
-             WHERE :key IS NULL OR {has_key}"
+             WHERE (:key IS NULL OR {has_key}) AND (:share IS NULL OR \
+             EXISTS (SELECT 1 FROM bodies b WHERE b.seq = some.seq AND b.share = :share))"
         ),
     ];
     let position = |row: &Row<'_>| row.try_into();
     let (key, lane) = (of.key, lane_of(of.key));
     let values = named_params! {
         ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": looked_at, ":key": key, ":lane": lane,
-        ":limit": more
+        ":limit": more, ":share": share
     };
     let mut found: Vec<Position> = rows(db, &texts[0], values, position)?;
     let mut reached = None;
     if found.len() <= of.limit {
-        let last = format!("SELECT due_ms, seq FROM waiting WHERE {some} OFFSET :last");
+        let last = format!("SELECT due_ms, seq FROM waiting WHERE {of_share} AND {some} OFFSET :last");
         let values = named_params! {
-            ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": 1, ":last": looked_at - 1
+            ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": 1, ":last": looked_at - 1,
+            ":share": share
         };
         reached = rows(db, &last, values, position)?.pop();
     }
     let values = named_params! {
-        ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": near, ":key": key
+        ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": near, ":key": key,
+        ":share": share
     };
     found.extend(rows(db, &texts[1], values, position)?);
     found.retain(|position| reached.is_none_or(|reached| *position <= reached));
@@ -105,23 +127,33 @@ fn waiting(db: &Connection, of: PageOf<'_>, after: Option<Position>) -> Result<P
     Ok((seen, reached))
 }
 
-fn recurring(db: &Connection, of: PageOf<'_>, after_seq: i64) -> Result<Page<i64>> {
-    let some = "SELECT seq FROM waiting WHERE due_ms = :never_ms AND seq > :after ORDER BY seq LIMIT :most";
+/// Rows of `waiting`, by the index of their destinations if one is wanted.
+fn of_share(share: Option<i64>) -> &'static str {
+    if share.is_some() { "share = :share" } else { ":share IS NULL" }
+}
+
+fn recurring(db: &Connection, of: PageOf<'_>, share: Option<i64>, after_seq: i64) -> Result<Page<i64>> {
+    let of_share = of_share(share);
+    let some = format!(
+        "SELECT seq FROM waiting WHERE {of_share} AND due_ms = :never_ms AND seq > :after ORDER BY seq LIMIT :most"
+    );
     let query = format!(
-        "SELECT m.seq, m.key, m.id, next.due_ms, b.recurrence FROM ({some}) AS some \
+        "SELECT m.seq, m.key, m.id, next.due_ms, b.recurrence, d.name FROM ({some}) AS some \
          JOIN messages m ON m.seq = some.seq JOIN bodies b ON b.seq = some.seq \
          JOIN occurrences o ON o.of_seq = some.seq JOIN messages next ON next.seq = o.seq \
+         LEFT JOIN destinations d ON d.share = b.share \
          WHERE (:key IS NULL OR m.key = :key) AND next.due_ms >= :from_ms AND next.due_ms < :before_ms \
          ORDER BY some.seq LIMIT :limit"
     );
     let values = named_params! {
         ":never_ms": NEVER_MS, ":after": after_seq, ":most": of.looked_at as i64, ":key": of.key,
         ":from_ms": of.due_from_ms.unwrap_or(i64::MIN), ":before_ms": of.due_before_ms.unwrap_or(i64::MAX),
-        ":limit": of.limit as i64 + 1
+        ":limit": of.limit as i64 + 1, ":share": share
     };
     let rule = |row: &Row<'_>| {
         let (seq, due_ms, rule) = (row.get(0)?, row.get(3)?, optional_text(row, 4)?);
-        Ok(Seen { seq, key: optional_text(row, 1)?, id: text(row, 2)?, due_ms, rule, ..Seen::default() })
+        let destination = optional_text(row, 5)?;
+        Ok(Seen { seq, key: optional_text(row, 1)?, id: text(row, 2)?, due_ms, rule, destination, ..Seen::default() })
     };
     let (found, is_cut) = page_of(db.prepare_cached(&query)?.query_map(values, rule)?, of.limit, Seen::name_bytes)?;
     if is_cut {
@@ -129,24 +161,31 @@ fn recurring(db: &Connection, of: PageOf<'_>, after_seq: i64) -> Result<Page<i64
         return Ok((found, next));
     }
     let last = format!("{some} OFFSET :last");
-    let values =
-        named_params! { ":never_ms": NEVER_MS, ":after": after_seq, ":most": 1, ":last": of.looked_at as i64 - 1 };
+    let values = named_params! { ":never_ms": NEVER_MS, ":after": after_seq, ":most": 1, ":last": of.looked_at as i64 - 1, ":share": share };
     let reached = rows(db, &last, values, |row| row.get(0))?.pop();
     Ok((found, reached))
 }
 
-fn all_ended(db: &Connection, outcome: Outcome, of: PageOf<'_>, before_n: i64) -> Result<Page<i64>> {
+fn all_ended(
+    db: &Connection,
+    outcome: Outcome,
+    of: PageOf<'_>,
+    share: Option<i64>,
+    before_n: i64,
+) -> Result<Page<i64>> {
     let some = "FROM ledger WHERE n < :before_n ORDER BY n DESC LIMIT :most";
     let query = format!(
         "SELECT {ENDED}, n FROM (SELECT * {some}) AS l JOIN messages m ON m.seq = l.seq \
          WHERE l.outcome IN (:outcome, :other) AND (:key IS NULL OR key = :key) \
-         AND due_ms >= :from_ms AND due_ms < :before_ms ORDER BY n DESC LIMIT :limit"
+         AND due_ms >= :from_ms AND due_ms < :before_ms AND (:share IS NULL OR EXISTS ( \
+             SELECT 1 FROM dead_letters d WHERE d.source = 'delivery' AND d.line = l.seq AND d.share = :share \
+         )) ORDER BY n DESC LIMIT :limit"
     );
     let other = if outcome == Outcome::Cancelled { Outcome::Withdrawn } else { outcome };
     let values = named_params! {
         ":before_n": before_n, ":most": of.looked_at as i64, ":outcome": outcome, ":other": other, ":key": of.key,
         ":from_ms": of.due_from_ms.unwrap_or(i64::MIN), ":before_ms": of.due_before_ms.unwrap_or(i64::MAX),
-        ":limit": of.limit as i64 + 1
+        ":limit": of.limit as i64 + 1, ":share": share
     };
     let both = |row: &Row<'_>| Ok((ended(row)?, row.get(9)?));
     let (found, is_cut): (Vec<(Seen, i64)>, _) =
@@ -160,7 +199,7 @@ fn all_ended(db: &Connection, outcome: Outcome, of: PageOf<'_>, before_n: i64) -
     let mut page = Vec::with_capacity(found.len());
     for (mut seen, _) in found {
         if outcome.is_dead() {
-            seen.last_error = reason(db, seen.seq)?;
+            add_letter(db, &mut seen)?;
             // A requeue removes the dead letter, and the message goes on under another number.
             if seen.last_error.is_none() && find(db, seen.key.as_deref(), &seen.id)? != Some(seen.seq) {
                 continue;

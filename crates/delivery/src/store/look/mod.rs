@@ -7,11 +7,13 @@
 //! | `messages.rs` | pages of messages: open, recurring, ended |
 //! | `troubles.rs` | keys that fail, dead letters, actions on many messages |
 //! | `figures.rs` | counts: of a store now, and for a report |
+//! | `destinations.rs` | the named destinations, with how much waits for each |
 //! | `analysis.rs` | lateness, and all messages in slices |
 //! | `beside_writer.rs` | what the engine asks of its own store: counts of due messages, marks |
 
 pub(crate) mod analysis;
 pub(crate) mod beside_writer;
+pub(crate) mod destinations;
 mod figures;
 pub(crate) mod message;
 pub(crate) mod messages;

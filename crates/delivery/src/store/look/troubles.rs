@@ -118,13 +118,27 @@ pub struct Kept {
     pub at_ms: i64,
     /// The letter. Its record is cut.
     pub letter: Letter,
+    /// The destination that the message named.
+    pub destination: Option<String>,
 }
 
 impl Snapshot {
-    /// Dead letters with numbers before this one, the last one first, with this many bytes of their records.
-    pub fn letters(&self, before_n: i64, limit: usize, bytes: usize) -> Result<Vec<Kept>, DeliveryError> {
-        let query = "SELECT n, at_ms, source, line, reason, allowed, substr(CAST(record AS BLOB), 1, ?) \
-                     FROM dead_letters WHERE n < ? ORDER BY n DESC LIMIT ?";
+    /// Dead letters with numbers before this one, the last one first, with this many bytes of their records. `destination`:
+    /// only those of messages that named it.
+    pub fn letters(
+        &self,
+        before_n: i64,
+        destination: Option<&str>,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<Kept>, DeliveryError> {
+        let share = destination.map(|name| self.share_named(name)).transpose()?;
+        let of_share = if share.is_some() { "l.share = ?" } else { "? IS NULL" };
+        let query = format!(
+            "SELECT n, at_ms, source, line, reason, allowed, substr(CAST(record AS BLOB), 1, ?), d.name \
+             FROM dead_letters l LEFT JOIN destinations d ON d.share = l.share \
+             WHERE {of_share} AND n < ? ORDER BY n DESC LIMIT ?"
+        );
         let kept = |row: &Row<'_>| {
             let letter = Letter {
                 source: text(row, 2)?,
@@ -133,9 +147,9 @@ impl Snapshot {
                 allowed: text(row, 5)?,
                 record: row.get::<_, Option<_>>(6)?.unwrap_or_default(), // SQLite has no part of an empty record
             };
-            Ok(Kept { n: row.get(0)?, at_ms: row.get(1)?, letter })
+            Ok(Kept { n: row.get(0)?, at_ms: row.get(1)?, letter, destination: optional_text(row, 7)? })
         };
-        self.ask(|db| rows(db, query, params![bytes as i64, before_n, limit as i64], kept))
+        self.ask(|db| rows(db, &query, params![bytes as i64, share, before_n, limit as i64], kept))
     }
 
     /// The number of dead letters that are not written out yet. A deliverer does that when it opens the store.
@@ -169,8 +183,8 @@ impl Snapshot {
     /// The last thousand actions, the newest first, or fewer if their names have 4 MiB; or the action with this id, if it is
     /// kept.
     pub fn actions(&self, id: Option<&str>) -> Result<Vec<ActionSeen>, DeliveryError> {
-        let query = "SELECT id, kind, key, key_prefix, due_from_ms, due_before_ms, began_ms, ended_ms, changed, too_late \
-                     FROM actions WHERE ?1 IS NULL OR id = ?1 ORDER BY n DESC";
+        let query = "SELECT id, kind, key, key_prefix, due_from_ms, due_before_ms, began_ms, ended_ms, changed, too_late, \
+                     destination FROM actions WHERE ?1 IS NULL OR id = ?1 ORDER BY n DESC";
         let action = |row: &Row<'_>| {
             Ok(ActionSeen {
                 id: text(row, 0)?,
@@ -180,6 +194,7 @@ impl Snapshot {
                     key_prefix: optional_text(row, 3)?,
                     due_from_ms: row.get(4)?,
                     due_before_ms: row.get(5)?,
+                    destination: optional_text(row, 10)?,
                 },
                 began_ms: row.get(6)?,
                 ended_ms: row.get(7)?,

@@ -12,6 +12,8 @@ use crate::store::sql::{Result, cached, execute, rows};
 use crate::store::{Position, Store};
 
 const KEPT: i64 = 10_000;
+/// No destination has this number.
+const NO_SHARE: i64 = -1;
 
 /// What an action does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,12 +64,15 @@ pub struct Filter {
     pub due_from_ms: Option<i64>,
     /// The messages are due before this time.
     pub due_before_ms: Option<i64>,
+    /// The messages name this destination.
+    pub destination: Option<String>,
 }
 
 impl Filter {
     /// The bytes of the filter's texts.
     pub(crate) fn size(&self) -> usize {
-        self.key.as_ref().map_or(0, String::len) + self.key_prefix.as_ref().map_or(0, String::len)
+        let Self { key, key_prefix, destination, .. } = self;
+        [key, key_prefix, destination].into_iter().flatten().map(String::len).sum()
     }
 
     /// Whether the filter has a condition on the key.
@@ -85,6 +90,11 @@ impl Filter {
         let has_prefix = |prefix: &str| key.is_some_and(|key| key.starts_with(prefix));
         self.key.as_deref().is_none_or(|wanted| key == Some(wanted))
             && self.key_prefix.as_deref().is_none_or(has_prefix)
+    }
+
+    /// Whether a message that names this destination may pass.
+    pub(crate) fn takes_destination(&self, destination: Option<&str>) -> bool {
+        self.destination.is_none() || self.destination.as_deref() == destination
     }
 
     /// Whether a message with this due time may pass.
@@ -114,19 +124,21 @@ impl Store {
     /// action with this id is the same.
     pub(crate) fn put_action(&mut self, action: &Action, now_ms: i64) -> Result<Option<bool>> {
         let Action { id, kind, filter, through, at, .. } = action;
-        let text = "SELECT kind, key, key_prefix, due_from_ms, due_before_ms FROM actions WHERE id = ?";
+        let text = "SELECT kind, key, key_prefix, due_from_ms, due_before_ms, destination FROM actions WHERE id = ?";
         let known = |row: &Row<'_>| {
             let (key, key_prefix) = (row.get(1)?, row.get(2)?);
             let (due_from_ms, due_before_ms) = (row.get(3)?, row.get(4)?);
-            Ok((row.get::<_, Kind>(0)?, Filter { key, key_prefix, due_from_ms, due_before_ms }))
+            let destination = row.get(5)?;
+            Ok((row.get::<_, Kind>(0)?, Filter { key, key_prefix, due_from_ms, due_before_ms, destination }))
         };
         if let Some((of_kind, of)) = cached(&self.db, text)?.query_row([id], known).optional()? {
             return Ok(Some(of_kind == *kind && of == *filter));
         }
         let text = "INSERT INTO actions (id, kind, key, key_prefix, due_from_ms, due_before_ms, through, began_ms, \
-                    at_ms, at_seq, changed, too_late) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)";
-        let Filter { key, key_prefix, due_from_ms, due_before_ms } = filter;
-        let values = params![id, kind, key, key_prefix, due_from_ms, due_before_ms, through, now_ms, at.0, at.1];
+                    at_ms, at_seq, changed, too_late, destination) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?)";
+        let Filter { key, key_prefix, due_from_ms, due_before_ms, destination } = filter;
+        let values =
+            params![id, kind, key, key_prefix, due_from_ms, due_before_ms, through, now_ms, at.0, at.1, destination];
         execute(&self.db, text, values)?;
         let ended = "DELETE FROM actions WHERE ended_ms IS NOT NULL AND n <= \
                      (SELECT n FROM actions WHERE ended_ms IS NOT NULL ORDER BY n DESC LIMIT 1 OFFSET ?)";
@@ -150,13 +162,20 @@ impl Store {
         lane: Option<i64>,
         (look, most): (usize, usize),
     ) -> Result<(Vec<Position>, Option<Position>)> {
-        let text = "SELECT due_ms, seq, lane, ifnull(share, 0) FROM waiting WHERE (due_ms, seq) > (?, ?) AND due_ms < ? \
-                    ORDER BY due_ms, seq LIMIT ?";
-        let mut select = cached(&self.db, text)?;
+        let share = match &action.filter.destination {
+            Some(name) => Some(self.destination(name).map_or(NO_SHARE, |it| it.share)),
+            None => None,
+        };
+        let of_share = if share.is_some() { "share = ?" } else { "? IS NULL" };
+        let text = format!(
+            "SELECT due_ms, seq, lane, ifnull(share, 0) FROM waiting \
+             WHERE {of_share} AND (due_ms, seq) > (?, ?) AND due_ms < ? ORDER BY due_ms, seq LIMIT ?"
+        );
+        let mut select = cached(&self.db, &text)?;
         // A recurring message is never due, so a filter by due times does not match it.
         let last_ms = if action.filter.due_from_ms.is_some() { NEVER_MS } else { i64::MAX };
         let before_ms = action.filter.due_before_ms.unwrap_or(last_ms);
-        let mut waiting = select.query(params![action.at.0, action.at.1, before_ms, look as i64])?;
+        let mut waiting = select.query(params![share, action.at.0, action.at.1, before_ms, look as i64])?;
         let (mut found, mut count, mut last) = (Vec::new(), 0, action.at);
         while found.len() < most
             && let Some(row) = waiting.next()?
@@ -182,8 +201,8 @@ impl Store {
 
     /// Actions that have not ended, in order.
     pub(crate) fn running_actions(&self) -> Result<Vec<Action>> {
-        let text = "SELECT id, kind, key, key_prefix, due_from_ms, due_before_ms, through, at_ms, at_seq, changed, too_late \
-                FROM actions WHERE ended_ms IS NULL ORDER BY n";
+        let text = "SELECT id, kind, key, key_prefix, due_from_ms, due_before_ms, through, at_ms, at_seq, changed, too_late, \
+                destination FROM actions WHERE ended_ms IS NULL ORDER BY n";
         let action = |row: &Row<'_>| {
             Ok(Action {
                 id: row.get(0)?,
@@ -193,6 +212,7 @@ impl Store {
                     key_prefix: row.get(3)?,
                     due_from_ms: row.get(4)?,
                     due_before_ms: row.get(5)?,
+                    destination: row.get(11)?,
                 },
                 through: row.get(6)?,
                 at: (row.get(7)?, row.get(8)?),

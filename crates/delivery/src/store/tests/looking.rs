@@ -10,7 +10,8 @@ use crate::store::look::messages::PageOf;
 use crate::store::look::snapshot::Snapshot;
 use crate::store::{Attempts, Done, Letter, Limits, Outcome, Store, WaitingRow};
 
-const ALL: PageOf<'_> = PageOf { key: None, due_from_ms: None, due_before_ms: None, limit: 100, looked_at: 100 };
+const ALL: PageOf<'_> =
+    PageOf { key: None, destination: None, due_from_ms: None, due_before_ms: None, limit: 100, looked_at: 100 };
 
 /// A store with messages 1 to `count`, due at these numbers, of the keys `a` and `b` in turn. Those up to `held_until` have a
 /// row in `waiting`.
@@ -140,7 +141,7 @@ fn a_dead_message_that_came_again_is_neither_counted_nor_listed_as_dead__d14_d16
     let dead: Vec<_> = dead.iter().map(|it| (it.seq, it.last_error.as_deref())).collect();
     assert_eq!(dead, [(3, None), (2, Some("why"))], "the store has forgotten the letter of the third");
     assert_eq!(snapshot.unwritten_letters().unwrap(), 1);
-    let [kept] = &snapshot.letters(i64::MAX, 5, 1).unwrap()[..] else { panic!("there is one") };
+    let [kept] = &snapshot.letters(i64::MAX, None, 5, 1).unwrap()[..] else { panic!("there is one") };
     assert_eq!((kept.n, kept.letter.line, &kept.letter.record[..]), (1, 2, &b"{"[..]));
 }
 

@@ -18,6 +18,7 @@ use crate::delivery::engine::outcomes::OutcomeReader;
 use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
 use crate::delivery::sinks::destination::Destination;
 use crate::delivery::sinks::sink::PythonSink;
+use crate::delivery::values::destinations::{self, Destinations};
 use crate::delivery::values::items;
 use crate::delivery::values::measures::{EngineMeasures, counts_to_python};
 use crate::delivery::values::receipts::{Receipts, gives_answers_of, writes_for};
@@ -229,6 +230,28 @@ impl DeliveryEngine {
     fn measures(&self, py: Python<'_>) -> PyResult<EngineMeasures> {
         let core = self.core(py)?;
         Ok(py.detach(|| EngineMeasures::of(&core.running)))
+    }
+
+    /// How many named destinations there are, and those with these names, or `limit` of them.
+    fn destination_figures<'py>(
+        &self,
+        py: Python<'py>,
+        names: Option<Vec<String>>,
+        limit: usize,
+    ) -> PyResult<Destinations<'py>> {
+        let found = self.try_ask(py, |engine| engine.destination_figures(names.as_deref(), limit))?;
+        destinations::seen_to_python(py, found)
+    }
+
+    /// How many named destinations there are, and the first `most` of them that were sent to; at last the sums of the others.
+    fn destination_measures<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Destinations<'py>> {
+        destinations::measures_to_python(py, self.try_ask(py, |engine| engine.destination_measures(most))?)
+    }
+
+    /// How many named destinations are down.
+    #[getter]
+    fn destinations_down(&self, py: Python<'_>) -> PyResult<usize> {
+        self.ask(py, Engine::destinations_down)
     }
 
     /// The due time of the first message that waits, and how many are due by each of these times, at most `most` each.

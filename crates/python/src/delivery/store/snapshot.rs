@@ -10,6 +10,7 @@ use pyo3::types::PyDict;
 
 use crate::delivery::calls::failures;
 use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
+use crate::delivery::values::destinations::{Destinations, seen_to_python};
 use crate::delivery::values::measures::fields;
 use crate::tools::fork::{BelongsToProcess, ProcessOwned, fork_epoch};
 use crate::tools::native_lock::lock_plain;
@@ -19,12 +20,12 @@ use tickwheel_delivery::internal::{ActionSeen, Kept, Outcome, PageOf, Seen, Snap
 
 type Position = (i64, i64);
 type Page<'py, T> = (Vec<Bound<'py, PyDict>>, Option<T>);
-type LetterRow = (i64, i64, String, i64, String, String, Vec<u8>);
+type LetterRow = (i64, i64, String, i64, String, String, Vec<u8>, Option<String>);
 /// Number, key, id, due time, outcome, its time, lateness, attempts, and whether it may have arrived.
 type Row = (i64, Option<String>, String, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<u32>, bool);
 
-/// A key, the due times from and before which, and the most messages of a page.
-type Asked = (Option<String>, Option<i64>, Option<i64>, usize);
+/// A key, a destination, the due times from and before which, and the most messages of a page.
+type Asked = (Option<String>, Option<String>, Option<i64>, Option<i64>, usize);
 
 /// A store as it is now, for as long as the block runs. It may be in use, and is left as it was. Bytes that are
 /// not UTF-8 come as U+FFFD.
@@ -66,6 +67,17 @@ impl StoreSnapshot {
             paused_key_names down_since_ms down_reason
         );
         Ok(counts)
+    }
+
+    /// How many named destinations there are, and those with these names, or `limit` of them.
+    fn destinations<'py>(
+        &self,
+        py: Python<'py>,
+        names: Option<Vec<String>>,
+        limit: usize,
+        now_ms: i64,
+    ) -> PyResult<Destinations<'py>> {
+        seen_to_python(py, self.ask(py, |snapshot| snapshot.destinations(names.as_deref(), limit, now_ms))?)
     }
 
     /// How many keys are paused.
@@ -133,9 +145,18 @@ impl StoreSnapshot {
     }
 
     /// Dead letters before this one: number, time, and the letter with the first bytes of its record.
-    fn letters(&self, py: Python<'_>, before_n: i64, limit: usize, bytes: usize) -> PyResult<Vec<LetterRow>> {
-        let found = self.ask(py, |snapshot| snapshot.letters(before_n, limit, bytes))?;
-        let row = |Kept { n, at_ms, letter: it }| (n, at_ms, it.source, it.line, it.reason, it.allowed, it.record);
+    fn letters(
+        &self,
+        py: Python<'_>,
+        before_n: i64,
+        destination: Option<&str>,
+        limit: usize,
+        bytes: usize,
+    ) -> PyResult<Vec<LetterRow>> {
+        let found = self.ask(py, |snapshot| snapshot.letters(before_n, destination, limit, bytes))?;
+        let row = |Kept { n, at_ms, letter: it, destination }| {
+            (n, at_ms, it.source, it.line, it.reason, it.allowed, it.record, destination)
+        };
         Ok(found.into_iter().map(row).collect())
     }
 
@@ -150,7 +171,7 @@ impl StoreSnapshot {
         let action = |it: ActionSeen| {
             let action = fields!(py, it, id began_ms ended_ms changed too_late);
             action.set_item("kind", it.kind.name())?;
-            action.update(fields!(py, it.filter, key key_prefix due_from_ms due_before_ms).as_mapping())?;
+            action.update(fields!(py, it.filter, key key_prefix due_from_ms due_before_ms destination).as_mapping())?;
             Ok(action)
         };
         found.into_iter().map(action).collect()
@@ -275,9 +296,9 @@ fn closed() -> DeliveryError {
     DeliveryError::Usage("this snapshot is closed: ask it inside its with block".to_owned())
 }
 
-fn page_of((key, due_from_ms, due_before_ms, limit): &Asked, looked_at: usize) -> PageOf<'_> {
+fn page_of((key, destination, due_from_ms, due_before_ms, limit): &Asked, looked_at: usize) -> PageOf<'_> {
     let (due_from_ms, due_before_ms, limit) = (*due_from_ms, *due_before_ms, *limit);
-    PageOf { key: key.as_deref(), due_from_ms, due_before_ms, limit, looked_at }
+    PageOf { key: key.as_deref(), destination: destination.as_deref(), due_from_ms, due_before_ms, limit, looked_at }
 }
 
 fn page<T>(py: Python<'_>, (found, next): (Vec<Seen>, Option<T>)) -> PyResult<Page<'_, T>> {
@@ -289,6 +310,7 @@ fn seen(py: Python<'_>, it: Seen) -> PyResult<Bound<'_, PyDict>> {
         py,
         it,
         key id due_ms ended_ms lateness_us attempts last_error next_try_ms may_have_arrived: "redelivered" rule
+        destination
     );
     seen.set_item("outcome", it.outcome.map(|outcome| outcome as i64))?;
     Ok(seen)

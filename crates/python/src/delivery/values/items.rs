@@ -80,6 +80,7 @@ fn act_of(act: &Bound<'_, PyAny>) -> PyResult<Item> {
         key_prefix: act.getattr(intern!(py, "key_prefix"))?.extract()?,
         due_from_ms: act.getattr(intern!(py, "due_from_ms"))?.extract()?,
         due_before_ms: act.getattr(intern!(py, "due_before_ms"))?.extract()?,
+        destination: act.getattr(intern!(py, "destination"))?.extract()?,
     };
     Ok(Item::Act { id: act.getattr(intern!(py, "id"))?.extract()?, kind, filter })
 }

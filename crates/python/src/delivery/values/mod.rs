@@ -2,6 +2,7 @@
 
 pub(crate) mod arrow_readers;
 pub(crate) mod attempt;
+pub(crate) mod destinations;
 pub(crate) mod entry;
 pub(crate) mod items;
 pub(crate) mod measures;

@@ -1,0 +1,86 @@
+//! The answers of each named destination since the engine was opened (rule D23). A tally begins with the first answer. It
+//! stays when the destination has no message in memory any more.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::base::display::cut;
+
+/// How many characters of an error are kept.
+const LONGEST_ERROR: usize = 200;
+
+/// The answers of one destination. Times are on the timer's clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    /// The number of the destination in the store.
+    pub(crate) id: i64,
+    pub(crate) name: Arc<str>,
+    /// Messages that have arrived.
+    pub(crate) delivered: u64,
+    /// Attempts that failed.
+    pub(crate) failed: u64,
+    pub(crate) last_error: Option<(u64, Box<str>)>,
+    /// Since when it is down, and why.
+    pub(crate) down: Option<(u64, Box<str>)>,
+}
+
+impl Tally {
+    pub(crate) fn fails(&mut self, now_us: u64, reason: &str) {
+        self.failed += 1;
+        self.last_error = Some((now_us, cut(reason, LONGEST_ERROR).into()));
+    }
+}
+
+/// All of them, in the order of their first answers.
+#[derive(Debug, Default)]
+pub(crate) struct Tallies {
+    all: Vec<Tally>,
+    places: FxHashMap<i64, usize>,
+    down: BTreeSet<i64>,
+}
+
+impl Tallies {
+    /// The tally of the destination with this number and name.
+    pub(crate) fn of(&mut self, id: i64, name: &str) -> &mut Tally {
+        let place = *self.places.entry(id).or_insert_with(|| {
+            let name = name.into();
+            self.all.push(Tally { id, name, delivered: 0, failed: 0, last_error: None, down: None });
+            self.all.len() - 1
+        });
+        &mut self.all[place]
+    }
+
+    pub(crate) fn get(&self, id: i64) -> Option<&Tally> {
+        self.places.get(&id).map(|place| &self.all[*place])
+    }
+
+    pub(crate) fn all(&self) -> &[Tally] {
+        &self.all
+    }
+
+    /// The numbers of the destinations that are down.
+    pub(crate) fn down(&self) -> &BTreeSet<i64> {
+        &self.down
+    }
+
+    /// The destination is down, for this reason, or up.
+    pub(crate) fn changes(&mut self, id: i64, down: Option<(u64, &str)>) {
+        let Some(place) = self.places.get(&id) else { return };
+        if down.is_some() {
+            self.down.insert(id);
+        } else {
+            self.down.remove(&id);
+        }
+        self.all[*place].down = down.map(|(since_us, reason)| (since_us, cut(reason, LONGEST_ERROR).into()));
+    }
+
+    /// Those of the sender before: what was down is tried anew.
+    pub(crate) fn take_over(&mut self, before: &mut Self) {
+        std::mem::swap(self, before);
+        for id in std::mem::take(&mut self.down) {
+            self.changes(id, None);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The named destinations of a store, with how much waits for each (rule D23).
+//!
+//! A near message has no row in `waiting`. An engine counts those in its memory; in a file they are looked for.
+
+#![expect(clippy::missing_errors_doc, reason = "each fails if the store can't be read: see `Snapshot`")]
+
+use rusqlite::{Connection, OptionalExtension, Row};
+use rustc_hash::FxHashMap;
+
+use super::snapshot::{Snapshot, text};
+use crate::base::error::DeliveryError;
+use crate::message::recurrence::NEVER_MS;
+use crate::sinks::named::NamedSettings;
+use crate::store::sql::{cached, rows};
+
+/// The messages of a destination are counted up to this.
+pub(crate) const MOST_COUNTED: u64 = 10_000;
+/// How many of its overdue messages are looked at for the next try.
+const LOOKED_AT: i64 = 1_000;
+
+/// Whether a destination is paused; the index `paused_destinations` has the same text.
+const IS_PAUSED: &str = "CASE WHEN settings <> '' THEN settings ->> 'paused' END";
+const FIND: &str = "SELECT share FROM destinations WHERE name = ? AND settings <> ''";
+
+/// How many destinations there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DestinationCounts {
+    /// All of them.
+    pub all: u64,
+    /// To how many nothing is sent, as they are set.
+    pub paused: u64,
+    /// `None`: only the process that delivers knows.
+    pub down: Option<u64>,
+}
+
+/// A named destination. Times are milliseconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DestinationSeen {
+    /// Its name.
+    pub name: String,
+    /// The most messages in a time, as it was set.
+    pub rate: Option<String>,
+    /// The most requests at a time, as it was set.
+    pub concurrency: Option<usize>,
+    /// Whether nothing is sent there.
+    pub is_paused: bool,
+    /// Messages without an outcome, up to [`MOST_COUNTED`]. Recurring messages do not count, their occurrences do.
+    pub waiting: u64,
+    /// How many of them are due, up to [`MOST_COUNTED`].
+    pub overdue: u64,
+    /// When the first of its messages is due, or was.
+    pub first_due_ms: Option<i64>,
+    /// The first time at which a message that failed is tried again, among the first overdue ones.
+    pub next_try_ms: Option<i64>,
+    /// `None`: only the process that delivers knows them.
+    pub answers: Option<DestinationAnswers>,
+}
+
+/// The answers of a destination since the process has opened the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DestinationAnswers {
+    /// Messages that have arrived.
+    pub delivered: u64,
+    /// Attempts that failed, also those that do not count.
+    pub failed: u64,
+    /// Why the last attempt that failed did.
+    pub last_error: Option<String>,
+    /// When that was.
+    pub last_error_ms: Option<i64>,
+    /// Since when it is down.
+    pub down_since_ms: Option<i64>,
+    /// Why.
+    pub down_reason: Option<String>,
+}
+
+/// The messages of a destination that have no row in `waiting`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Near {
+    pub waiting: u64,
+    pub overdue: u64,
+    pub first_due_ms: Option<i64>,
+    pub next_try_ms: Option<i64>,
+}
+
+/// By the number of the destination.
+pub(crate) type NearByShare = FxHashMap<i64, Near>;
+
+impl Snapshot {
+    /// The destinations with these names, as far as there are any. Without names: `limit` of them. Those whose messages are
+    /// overdue for longest come first, then the others by name. O(messages).
+    pub fn destinations(
+        &self,
+        names: Option<&[String]>,
+        limit: usize,
+        now_ms: i64,
+    ) -> Result<(DestinationCounts, Vec<DestinationSeen>), DeliveryError> {
+        self.ask(|db| {
+            let near = near_by_share(db, now_ms)?;
+            let first = if names.is_none() { overdue_longest(db, &near, limit, now_ms)? } else { Vec::new() };
+            let shares = shares(db, names, first, limit)?;
+            let seen = shares.iter().filter_map(|share| destination(db, *share, now_ms, &near).transpose());
+            Ok::<_, rusqlite::Error>((counts(db)?, seen.collect::<rusqlite::Result<_>>()?))
+        })
+    }
+
+    /// The destinations with these names; or, without names, `limit` of them: `first`, then others by name. Each with its
+    /// number.
+    pub(crate) fn destinations_beside(
+        &self,
+        names: Option<&[String]>,
+        first: Vec<i64>,
+        limit: usize,
+        now_ms: i64,
+        near: &NearByShare,
+    ) -> Result<(DestinationCounts, Vec<(i64, DestinationSeen)>), DeliveryError> {
+        self.ask(|db| {
+            let mut found = Vec::new();
+            for share in shares(db, names, first, limit)? {
+                found.extend(destination(db, share, now_ms, near)?.map(|seen| (share, seen)));
+            }
+            Ok::<_, rusqlite::Error>((counts(db)?, found))
+        })
+    }
+
+    /// How many destinations there are.
+    pub(crate) fn destination_counts(&self) -> Result<DestinationCounts, DeliveryError> {
+        self.ask(counts)
+    }
+
+    /// The first due time of the messages in `waiting` of this destination, and whether it is paused.
+    pub(crate) fn first_due_and_pause_of(&self, share: i64) -> Result<(Option<i64>, bool), DeliveryError> {
+        let paused = format!("SELECT 1 FROM destinations WHERE share = ? AND {IS_PAUSED}");
+        self.ask(|db| Ok::<_, rusqlite::Error>((first_due_ms(db, share)?, cached(db, &paused)?.exists([share])?)))
+    }
+}
+
+/// The number of the destination with this name.
+pub(super) fn share_named(db: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
+    cached(db, FIND)?.query_row([name], |row| row.get(0)).optional()
+}
+
+fn counts(db: &Connection) -> rusqlite::Result<DestinationCounts> {
+    let query = format!(
+        "SELECT (SELECT count(*) FROM destinations WHERE settings <> ''), \
+         (SELECT count(*) FROM destinations WHERE {IS_PAUSED})"
+    );
+    let count = |row: &Row<'_>, column| Ok::<_, rusqlite::Error>(row.get::<_, i64>(column)? as u64);
+    db.query_row(&query, [], |row| Ok(DestinationCounts { all: count(row, 0)?, paused: count(row, 1)?, down: None }))
+}
+
+/// The numbers of the destinations that are wanted.
+fn shares(db: &Connection, names: Option<&[String]>, mut first: Vec<i64>, limit: usize) -> rusqlite::Result<Vec<i64>> {
+    if let Some(names) = names {
+        return names.iter().filter_map(|name| share_named(db, name).transpose()).collect();
+    }
+    let by_name = "SELECT share FROM destinations WHERE settings <> '' ORDER BY name LIMIT ?";
+    first.truncate(limit);
+    for share in rows(db, by_name, [limit as i64], |row| row.get(0))? {
+        if first.len() < limit && !first.contains(&share) {
+            first.push(share);
+        }
+    }
+    Ok(first)
+}
+
+fn destination(
+    db: &Connection,
+    share: i64,
+    now_ms: i64,
+    near: &NearByShare,
+) -> rusqlite::Result<Option<DestinationSeen>> {
+    let find = "SELECT name, settings FROM destinations WHERE share = ? AND settings <> ''";
+    let Some((name, settings)) =
+        cached(db, find)?.query_row([share], |row| Ok((text(row, 0)?, text(row, 1)?))).optional()?
+    else {
+        return Ok(None);
+    };
+    let NamedSettings { rate, concurrency, paused, .. } = serde_json::from_str(&settings).unwrap_or_default();
+    let near = near.get(&share).copied().unwrap_or_default();
+    let count = |before_ms: i64, near: u64| {
+        let query = "SELECT count(*) FROM (SELECT 1 FROM waiting WHERE share = ? AND due_ms < ? LIMIT ?)";
+        let rows: i64 = cached(db, query)?.query_row((share, before_ms, MOST_COUNTED as i64), |row| row.get(0))?;
+        Ok::<_, rusqlite::Error>((rows as u64 + near).min(MOST_COUNTED))
+    };
+    let next = "SELECT min(next_ms) FROM attempts WHERE seq IN \
+                (SELECT seq FROM waiting WHERE share = ? AND due_ms <= ? ORDER BY due_ms, seq LIMIT ?)";
+    let next_try_ms: Option<i64> = cached(db, next)?.query_row((share, now_ms, LOOKED_AT), |row| row.get(0))?;
+    Ok(Some(DestinationSeen {
+        name,
+        rate,
+        concurrency,
+        is_paused: paused,
+        waiting: count(NEVER_MS, near.waiting)?,
+        overdue: count(now_ms.saturating_add(1), near.overdue)?,
+        first_due_ms: near.first_due_ms.into_iter().chain(first_due_ms(db, share)?).min(),
+        next_try_ms: near.next_try_ms.into_iter().chain(next_try_ms).min(),
+        answers: None,
+    }))
+}
+
+fn first_due_ms(db: &Connection, share: i64) -> rusqlite::Result<Option<i64>> {
+    let first = "SELECT min(due_ms) FROM waiting WHERE share = ? AND due_ms < ?";
+    cached(db, first)?.query_row([share, NEVER_MS], |row| row.get(0))
+}
+
+fn near_by_share(db: &Connection, now_ms: i64) -> rusqlite::Result<NearByShare> {
+    let query = "SELECT share, count(*), count(*) FILTER (WHERE due_ms <= ?), min(due_ms) \
+                 FROM near_messages JOIN bodies USING (seq) WHERE share IS NOT NULL GROUP BY 1";
+    let near = |row: &Row<'_>| {
+        let (waiting, overdue): (i64, i64) = (row.get(1)?, row.get(2)?);
+        let counted = Near { waiting: waiting as u64, overdue: overdue as u64, ..Near::default() };
+        Ok((row.get(0)?, Near { first_due_ms: row.get(3)?, ..counted }))
+    };
+    Ok(rows(db, query, [now_ms], near)?.into_iter().collect())
+}
+
+/// The numbers of the destinations whose messages are overdue for longest.
+fn overdue_longest(db: &Connection, near: &NearByShare, limit: usize, now_ms: i64) -> rusqlite::Result<Vec<i64>> {
+    let query = "
+        WITH RECURSIVE shares (share) AS (
+            SELECT min(share) FROM waiting WHERE share IS NOT NULL
+            UNION ALL SELECT (SELECT min(share) FROM waiting w WHERE w.share > shares.share) FROM shares
+            WHERE shares.share IS NOT NULL
+        )
+        SELECT share, (SELECT min(due_ms) FROM waiting w WHERE w.share = shares.share) FROM shares
+        WHERE share IS NOT NULL";
+    let mut first: FxHashMap<i64, i64> = rows(db, query, [], |row| row.try_into())?.into_iter().collect();
+    for (share, first_ms) in near.iter().filter_map(|(share, it)| Some((*share, it.first_due_ms?))) {
+        let known = first.entry(share).or_insert(first_ms);
+        *known = first_ms.min(*known);
+    }
+    Ok(longest_first(first, limit, now_ms))
+}
+
+/// Those that are due, the longest first.
+pub(crate) fn longest_first(first_due_ms: impl IntoIterator<Item = (i64, i64)>, limit: usize, now_ms: i64) -> Vec<i64> {
+    let mut overdue: Vec<_> = first_due_ms
+        .into_iter()
+        .filter(|(_, due_ms)| *due_ms <= now_ms)
+        .map(|(share, due_ms)| (due_ms, share))
+        .collect();
+    overdue.sort_unstable();
+    overdue.into_iter().take(limit).map(|(_, share)| share).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::file::schema::TABLES;
+    use crate::store::sql::seen;
+
+    #[test]
+    fn no_look_at_one_destination_reads_the_messages_of_another__d8_d23() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(TABLES).unwrap();
+        db.execute_batch("INSERT INTO destinations VALUES (7, 'a', '{}', 0)").unwrap();
+        seen::take();
+        destination(&db, 7, 0, &NearByShare::default()).unwrap().unwrap();
+        let texts = seen::take();
+        assert!(texts.len() >= 4, "{texts:?}");
+        for text in texts {
+            let mut explain = db.prepare(&format!("EXPLAIN QUERY PLAN {text}")).unwrap();
+            let unknown = vec![rusqlite::types::Null; explain.parameter_count()];
+            let plan = explain.query_map(rusqlite::params_from_iter(unknown), |row| row.get::<_, String>(3));
+            for step in plan.unwrap().map(Result::unwrap) {
+                let is_by_share = !step.contains("waiting") || step.contains("waiting_by_share (share=?");
+                assert!(is_by_share && !step.starts_with("SCAN w"), "{step}: {text}");
+            }
+        }
+    }
+}

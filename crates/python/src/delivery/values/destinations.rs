@@ -1,0 +1,41 @@
+//! The named destinations in figures, as dicts.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::delivery::values::measures::fields;
+use tickwheel_delivery::internal::{DestinationCounts, DestinationMeasures, DestinationSeen};
+
+/// How many there are, and some of them.
+pub(crate) type Destinations<'py> = (Bound<'py, PyDict>, Vec<Bound<'py, PyDict>>);
+
+pub(crate) fn seen_to_python<'py>(
+    py: Python<'py>,
+    (counts, found): (DestinationCounts, Vec<DestinationSeen>),
+) -> PyResult<Destinations<'py>> {
+    let seen = |it: DestinationSeen| {
+        let seen = fields!(py, it, name is_paused rate concurrency waiting overdue first_due_ms next_try_ms);
+        if let Some(it) = it.answers {
+            let answers = fields!(
+                py,
+                it,
+                delivered failed: "failed_attempts" last_error last_error_ms: "last_error_at_ms" down_since_ms down_reason
+            );
+            seen.update(answers.as_mapping())?;
+        }
+        Ok(seen)
+    };
+    Ok((counts_to_python(py, &counts)?, found.into_iter().map(seen).collect::<PyResult<_>>()?))
+}
+
+pub(crate) fn measures_to_python<'py>(
+    py: Python<'py>,
+    (counts, found): (DestinationCounts, Vec<DestinationMeasures>),
+) -> PyResult<Destinations<'py>> {
+    let measured = |it: DestinationMeasures| Ok(fields!(py, it, name delivered failed down paused overdue_ms));
+    Ok((counts_to_python(py, &counts)?, found.into_iter().map(measured).collect::<PyResult<_>>()?))
+}
+
+fn counts_to_python<'py>(py: Python<'py>, it: &DestinationCounts) -> PyResult<Bound<'py, PyDict>> {
+    Ok(fields!(py, it, all paused down))
+}
