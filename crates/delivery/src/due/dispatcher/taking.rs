@@ -49,7 +49,7 @@ impl Dispatcher {
             self.to[share].places.age(now_us);
             return self.next_from(share).map(|_| share);
         }
-        if self.next_alone().is_some() || self.window.named_shares() > 0 && self.free_places() == 0 {
+        if self.window.named_shares() > 0 && self.free_places() == 0 {
             return None;
         }
         for _ in 0..self.turns.shares.len() {
@@ -60,6 +60,9 @@ impl Dispatcher {
                 continue;
             }
             self.to[share].places.age(now_us);
+            if self.next_alone().is_some() {
+                return None; // a place may just have become free for it
+            }
             if self.next_from(share).is_some() {
                 return Some(share);
             }
