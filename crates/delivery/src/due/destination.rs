@@ -17,6 +17,7 @@ use super::retry::Retry;
 use crate::sinks::named::NamedSettings;
 use tickwheel::Handle;
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(crate) struct Destination {
     pub(super) name: Option<Arc<str>>,
     /// What a message is sent to, if it names a destination.

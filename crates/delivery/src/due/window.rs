@@ -48,6 +48,7 @@ pub(crate) use parking::Parked;
 
 /// The window is empty until it has a cursor. `is_global`: all messages are in one lane (`--order global`).
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(crate) struct Window {
     bounds: Bounds,
     is_global: bool,

@@ -50,7 +50,9 @@ impl Loader {
         if std::mem::take(&mut self.is_new) {
             let (rows, tried) = (store.may_have_arrived()?, store.tried_shares()?);
             let mut dispatcher = dispatcher.lock();
-            rows.iter().map(|row| row.share).chain(tried).for_each(|id| look_at(store, &mut dispatcher, id));
+            for id in rows.iter().map(|row| row.share).chain(tried) {
+                look_at(store, &mut dispatcher, id);
+            }
             dispatcher.keep_places(rows);
         }
         let until_ms = dispatcher.lock().due_within(self.horizon_ms);
@@ -59,7 +61,9 @@ impl Loader {
         let are_more_due = until_ms.is_some_and(|until_ms| !store.has_none_due(until_ms));
         let shares = {
             let mut dispatcher = dispatcher.lock();
-            due.iter().for_each(|id| look_at(store, &mut dispatcher, *id));
+            for id in due {
+                look_at(store, &mut dispatcher, id);
+            }
             dispatcher.window.take_looks()
         };
         let mut slots = Vec::new();

@@ -194,15 +194,19 @@ fn what_one_has_parked_takes_no_room_from_another_one__d6_d23() {
     let refused = |_: &Delivery| Verdict::Refused("no".to_owned());
     assert_eq!(world.deliver(refused).len(), 60);
     world.give(vec![set("stuck", r#","paused":true"#)]);
-    world.advance_ms(1);
+    world.advance_ms(1_000);
     world.give(without_key("well", 5));
     assert_eq!(world.deliver(refused).len(), 5);
     assert_eq!(world.engine.in_memory(), (0, 0), "all are parked");
-    world.advance_ms(20_000);
-    assert!(taken(&world).is_empty());
-    world.write();
-    assert!(world.engine.in_memory().0 < 60, "there is room for some of them");
-    assert_eq!(of(&taken(&world), "well").len(), 5, "behind those of the other one in the store");
+    let back = |after_ms| {
+        world.advance_ms(after_ms);
+        assert!(taken(&world).is_empty(), "they are in the store");
+        world.write();
+        taken(&world)
+    };
+    assert!(back(19_000).is_empty(), "it is paused");
+    assert!((1..60).contains(&world.engine.in_memory().0), "there is room for some of them");
+    assert_eq!(of(&back(1_000), "well").len(), 5, "behind those of the other one in the store");
 }
 
 #[test]
