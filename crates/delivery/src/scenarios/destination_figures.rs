@@ -111,11 +111,12 @@ fn the_first_ones_are_measured_alone_and_the_others_together__d15_d23() {
 #[test]
 fn a_store_that_nothing_delivers_from_shows_what_waits__d14_d23() {
     let world = world(Settings::default(), &["b", "a", "old"]);
-    world.give(vec![set("a", r#","paused":true"#), later("b", "first", 9_000), later("old", "first", 9_000)]);
-    world.write(); // all that is due soon was read, so what comes may be near
-    world.give(vec![later("b", "near", 5_000), later("old", "near", -1)]);
-    let near = (1..=4).map(|seq| world.engine.with_store(|store| store.is_near(seq)));
-    assert_eq!(near.collect::<Vec<_>>(), [false, false, true, true]);
+    world.give(vec![set("a", r#","paused":true"#)]);
+    for number in 0..3 {
+        let id = number.to_string();
+        world.give(vec![later("b", &format!("b {id}"), 5_000 + number), later("old", &format!("old {id}"), -1)]);
+    }
+    assert!((1..=6).any(|seq| world.engine.with_store(|store| store.is_near(seq))), "some have no row");
     let look = |path: &std::path::Path| Snapshot::open(path).unwrap().destinations(None, 9, START_MS).unwrap();
     let (counts, beside) = look(&world.store());
     let path = world.store();
@@ -124,7 +125,7 @@ fn a_store_that_nothing_delivers_from_shows_what_waits__d14_d23() {
     assert_eq!(beside, found, "with messages that are near, and without");
     assert_eq!(counts, DestinationCounts { all: 3, paused: 1, down: None });
     assert_eq!(names(&found), ["old", "a", "b"]);
-    assert_eq!((found[0].waiting, found[0].overdue, found[2].waiting, found[2].overdue), (2, 1, 2, 0));
+    assert_eq!((found[0].waiting, found[0].overdue, found[2].waiting, found[2].overdue), (3, 3, 3, 0));
     assert!(found[1].is_paused && found[1].answers.is_none());
     drop(world);
 }
