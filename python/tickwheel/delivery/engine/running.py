@@ -168,10 +168,10 @@ class Running:
         taken, places = measures.spare_places
         return structs.replace(in_doubt, keys=measures.keys_in_doubt, spare_places=places, spare_places_taken=taken)
 
-    def with_own_figures(self, status: StoreStatus) -> StoreStatus:
-        """The same for all of a store. Errors: `StoreFailed`."""
-        in_doubt, destinations = self.with_figures(status.in_doubt), self.destination_figures()
-        return structs.replace(status, in_doubt=in_doubt, destinations=destinations)
+    def status(self) -> StoreStatus:
+        """The store in figures, with those that only the engine has. Errors: `WrongUsage`, `StoreFailed`."""
+        found = self.view.status(destinations=self.destination_figures)
+        return structs.replace(found, in_doubt=self.with_figures(found.in_doubt))
 
     def destination_figures(self, names: Sequence[str] | None = None, limit: int = SHOWN) -> Destinations:
         """The destinations with these names, as far as there are any. Without names: `limit` of them, those that are

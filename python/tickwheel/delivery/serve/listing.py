@@ -23,12 +23,12 @@ _PARAMETERS_OF_DEAD: Final = ("destination", "limit", "cursor")
 class Listing:
     """Reads the store beside the engine: pages in the threads of `pages`, messages and status in its own threads.
 
-    `with_own_figures`: adds to a status what only the engine knows.
+    `status`: the store in figures, with those of the engine.
     """
 
-    def __init__(self, view: StoreView, pages: Threads, with_own_figures: Callable[[StoreStatus], StoreStatus]) -> None:
+    def __init__(self, view: StoreView, pages: Threads, status: Callable[[], StoreStatus]) -> None:
         self._view = view
-        self._with_own_figures = with_own_figures
+        self._status = status
         self._pages = pages
         self._messages = Threads("messages", 2, 256)
         self._counts = Threads("status", 1, 16)
@@ -44,7 +44,7 @@ class Listing:
     async def status(self, request: Request) -> Response:
         """The store in figures: counted for one request at a time, as it takes a second for ten million messages."""
         refuse_query(request)
-        return json_response(200, await self._counts.run(lambda: self._with_own_figures(self._view.status())))
+        return json_response(200, await self._counts.run(self._status))
 
     async def details(self, id_: str, key: str | None) -> dict[str, Any]:
         """The store's data about a message; empty if the message has just been forgotten."""

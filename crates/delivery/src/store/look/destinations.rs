@@ -95,11 +95,15 @@ impl Snapshot {
         now_ms: i64,
     ) -> Result<(DestinationCounts, Vec<DestinationSeen>), DeliveryError> {
         self.ask(|db| {
+            let counts = counts(db)?;
+            if counts.all == 0 {
+                return Ok::<_, rusqlite::Error>((counts, Vec::new()));
+            }
             let near = near_by_share(db, now_ms)?;
             let first = if names.is_none() { overdue_longest(db, &near, limit, now_ms)? } else { Vec::new() };
             let shares = shares(db, names, first, limit)?;
             let seen = shares.iter().filter_map(|share| destination(db, *share, now_ms, &near).transpose());
-            Ok::<_, rusqlite::Error>((counts(db)?, seen.collect::<rusqlite::Result<_>>()?))
+            Ok((counts, seen.collect::<rusqlite::Result<_>>()?))
         })
     }
 

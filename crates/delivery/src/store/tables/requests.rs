@@ -162,10 +162,8 @@ impl Store {
         lane: Option<i64>,
         (look, most): (usize, usize),
     ) -> Result<(Vec<Position>, Option<Position>)> {
-        let share = match &action.filter.destination {
-            Some(name) => Some(self.destination(name).map_or(NO_SHARE, |it| it.share)),
-            None => None,
-        };
+        let destination = action.filter.destination.as_ref();
+        let share = destination.map(|name| self.destination(name).map_or(NO_SHARE, |it| it.share));
         let of_share = if share.is_some() { "share = ?" } else { "? IS NULL" };
         let text = format!(
             "SELECT due_ms, seq, lane, ifnull(share, 0) FROM waiting \
