@@ -245,7 +245,7 @@ fn of_payload<'a>(delivery: &'a Delivery, mut steps: impl Iterator<Item = &'a st
 
 fn part_of<'a>(json: &'a str, step: &str) -> Option<&'a str> {
     let part: &RawValue = if json.trim_start().starts_with('[') {
-        *serde_json::from_str::<Vec<&RawValue>>(json).ok()?.get(step.parse::<usize>().ok()?)?
+        serde_json::from_str::<Vec<&RawValue>>(json).ok()?.get(step.parse::<usize>().ok()?).copied()?
     } else {
         serde_json::from_str::<HashMap<String, &RawValue>>(json).ok()?.remove(step)?
     };

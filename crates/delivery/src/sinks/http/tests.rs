@@ -191,8 +191,10 @@ fn verdict(sink: &mut HttpSink) -> Verdict {
 
 fn text(verdict: &Verdict) -> &str {
     match verdict {
-        Verdict::Refused(reason) | Verdict::Impossible(reason) => reason,
-        Verdict::Unanswered { reason, .. } | Verdict::Unreachable { reason, .. } => reason,
+        Verdict::Refused(reason)
+        | Verdict::Impossible(reason)
+        | Verdict::Unanswered { reason, .. }
+        | Verdict::Unreachable { reason, .. } => reason,
         _ => panic!("{verdict:?}"),
     }
 }

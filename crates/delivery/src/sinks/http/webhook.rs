@@ -139,7 +139,7 @@ impl fmt::Debug for Webhook {
             .field("address", &self.address)
             .field("headers", &names)
             .field("secrets", &self.secrets.len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
