@@ -909,6 +909,7 @@ class Answer(StrEnum):
     RESUMED = "resumed"
     TRIED = "tried"
     REFUSED = "refused"
+    REMOVED = "removed"
 
 OPERATIONS: Final[dict[str, tuple[list[str], dict[Answer, tuple[int, int, str]]]]]
 """By name: its requests over HTTP, and for each answer the HTTP status, the exit code and a sentence."""
@@ -1108,6 +1109,7 @@ class StoreSnapshot:
     ) -> list[tuple[int, int, str, int, str, str, bytes]]: ...
     def unwritten_letters(self) -> int: ...
     def actions(self, id: str | None) -> list[dict[str, Any]]: ...  # noqa: A002
+    def destinations(self, first: str, limit: int) -> list[tuple[str, str]]: ...
     def counts(self, now_ms: int, most_attempts: int) -> dict[str, Any]: ...
     def ahead(self, now_ms: int) -> dict[str, Any] | None: ...
     def due_by_step(self, from_ms: int, end_ms: int, step_ms: int) -> list[tuple[int, int]]: ...
@@ -1173,6 +1175,7 @@ class DeliveryEngine:
     def first_due_ms(self) -> int | None:
         """The earliest due time of the waiting messages, before the start."""
 
+    def test_destination(self, name: str) -> tuple[str, str | None, float] | None: ...
     @property
     def down(self) -> str | None:
         """Why the destination is down, if it is."""

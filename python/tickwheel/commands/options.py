@@ -96,7 +96,7 @@ to_option = click.option(
     default="-",
     show_default=True,
     help="Destination: - (standard output), file:PATH, python:MODULE:FUNCTION or python:MODULE:CLASS, http(s)://..., "
-    "sqlite:PATH?table=T, postgresql://...?table=T, kafka://BROKERS/TOPIC.",
+    "named (each message names its destination), sqlite:PATH?table=T, postgresql://...?table=T, kafka://BROKERS/TOPIC.",
 )
 
 dead_letters_option = click.option(
@@ -168,6 +168,9 @@ delivery_options = together(
                  help="Places beside these, for sends that take long and for keys whose last send was not "
                  "accepted. By default 1024 for webhooks and coroutine functions, at most a third of the open "
                  "files, and 64 for functions; 0 with --concurrency, and always for files and Kafka."),
+    click.option("--allow-address", "allow_address", metavar="CIDR", multiple=True,
+                 help="Let destinations that messages name be in this network, as 10.1.0.0/16, or at this address. "
+                 "Without it, this machine and private networks are refused. Repeat it for more."),
     click.option("--keep-ids", metavar="DURATION", type=Duration("d"), default=_default("keep-ids", "d"),
                  show_default=True,
                  help="How long the id of a message is kept after its outcome, to find duplicates. A number "
@@ -296,6 +299,7 @@ def settings_of(
     rate: str | None,
     concurrency: int | None,
     spare: int | None,
+    allow_address: Sequence[str],
     keep_ids: float,
 ) -> "Settings":
     """The settings from the values of `delivery_options`. Errors: `WrongUsage`."""
@@ -313,6 +317,7 @@ def settings_of(
         rate=None if rate is None else Rate.of(rate),
         concurrency=concurrency,
         spare=spare,
+        allow_addresses=tuple(allow_address),
     )
 
 

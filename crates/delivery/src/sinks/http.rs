@@ -21,6 +21,7 @@ mod lookups;
 mod masking;
 mod signature;
 mod tls_errors;
+pub(crate) mod trial;
 mod webhook;
 
 use std::cell::RefCell;
@@ -268,7 +269,7 @@ pub(crate) fn webhook_of(settings: &NamedSettings) -> Result<Webhook, DeliveryEr
     let webhook = Webhook::to(&settings.url)?;
     let mut headers = settings.headers.iter();
     let webhook = headers.try_fold(webhook, |webhook, (name, value)| webhook.with_header(name, value))?;
-    settings.secrets.iter().try_fold(webhook, |webhook, secret| webhook.with_secret(secret))
+    settings.secrets.iter().flatten().try_fold(webhook, |webhook, secret| webhook.with_secret(secret))
 }
 
 fn most_in_flight() -> usize {

@@ -26,6 +26,7 @@ from tickwheel.delivery.model.entries import (
     Pause,
     Requeue,
     Reschedule,
+    RemoveDestination,
     SetDestination,
 )
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
@@ -355,7 +356,7 @@ class DeliveryQueue:
         url: str,
         *,
         headers: Mapping[str, str] | None = None,
-        secrets: Sequence[str] = (),
+        secrets: Sequence[str] | None = None,
         rate: str | None = None,
         concurrency: int | None = None,
         spare: int | None = None,
@@ -369,7 +370,8 @@ class DeliveryQueue:
         The next send uses it. The store keeps it, with its secrets. Each has limits of its own, and none holds up
         another. `to` is a webhook too, for messages that name none, or `None`: then each message has to name one.
         `url`: as for `to`; addresses of this machine and of private networks are refused at the send. `secrets`: sign
-        each request. `rate`: as `100/s`. What is left out is as for the queue. Errors: `BadRecord` for a name that is
+        each request; a change without them keeps those that are set, and `[]` takes them away. `rate`: as `100/s`.
+        `paused`: its messages wait. What is left out is as for the queue, whatever it was before. Errors: `BadRecord` for a name that is
         not allowed, `WrongUsage` for a setting, or if `to` is no webhook.
 
         >>> import tempfile
@@ -399,6 +401,23 @@ class DeliveryQueue:
             return answer
 
         return self._ask([SetDestination(name, settings)], set_now, format="item")
+
+    def remove_destination(self, name: str, *, dead: bool = False) -> Answer:
+        """Remove a named destination (D23), and return once this is on disk: `REMOVED`, or `UNKNOWN`.
+
+        `REFUSED`: it has messages. With `dead` these become dead letters, some at a time, beside delivery; what is being
+        sent in this moment may still arrive. Errors: `BadRecord` for a name that is not allowed.
+        """
+        return self._ask([RemoveDestination(name, dead)], _the_one, format="item")
+
+    def destinations(self) -> dict[str, dict[str, Any]]:
+        """The settings of each named destination, by name, without secrets: `secrets_set` is when they were set."""
+        page = self.view.destinations(limit=1_000)
+        every = [*page.destinations]
+        while page.next is not None:
+            page = self.view.destinations(limit=1_000, cursor=page.next)
+            every += page.destinations
+        return {each["name"]: {name: value for name, value in each.items() if name != "name"} for each in every}
 
     def pause(self, key: str | None = None) -> None:
         """Send nothing more (D16), or nothing of a key, until `resume`, also after a restart; return once on disk.

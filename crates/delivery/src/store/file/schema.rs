@@ -37,7 +37,7 @@ use crate::base::open_stores::FileId;
 /// "tick", at byte 68 of the file.
 const APPLICATION_ID: i64 = 0x7469_636B;
 /// The number of the format, at byte 60 of the file. A change of the format takes the next number.
-const FORMAT: i64 = 5;
+const FORMAT: i64 = 6;
 /// The name in `meta` of the mark of a backup. The value is when the backup was made, by the wall clock.
 ///
 /// A backup delivers nothing until it is restored (D20). Otherwise it would give new messages the same numbers that its
@@ -113,10 +113,11 @@ CREATE TABLE attempts (
 CREATE INDEX attempts_by_next ON attempts (next_ms);
 CREATE TABLE destinations (
     share INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again
-    name TEXT NOT NULL UNIQUE,
-    settings TEXT NOT NULL, -- JSON
+    name TEXT NOT NULL,
+    settings TEXT NOT NULL, -- JSON; empty: it was removed, and messages of it are not yet dead letters
     set_ms INTEGER NOT NULL
 );
+CREATE UNIQUE INDEX destinations_by_name ON destinations (name) WHERE settings <> '';
 CREATE TABLE cursors (share INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE held_back (lane INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE days (from_ms INTEGER PRIMARY KEY, last_n INTEGER NOT NULL);

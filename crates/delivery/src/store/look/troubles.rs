@@ -1,5 +1,5 @@
 //! What an operator has to deal with: the keys that have been without success for longest, the dead letters that the store
-//! has kept, and the last actions on many messages (rules D14, D16).
+//! has kept, the last actions on many messages, and the named destinations (rules D14, D16, D23).
 
 #![expect(clippy::missing_errors_doc, reason = "each fails if the store can't be read: see `Snapshot`")]
 
@@ -12,6 +12,7 @@ use super::snapshot::{Snapshot, optional_text, text};
 use crate::base::display::cut;
 use crate::base::error::DeliveryError;
 use crate::message::hashes::lane_of;
+use crate::sinks::named::NamedSettings;
 use crate::store::sql::rows;
 use crate::store::tables::requests::{Filter, Kind};
 use crate::store::types::Letter;
@@ -192,6 +193,18 @@ impl Snapshot {
             let name_bytes = |seen: &ActionSeen| seen.id.len() + seen.filter.size();
             Ok::<_, rusqlite::Error>(page_of(select.query_map(params![id], action)?, MOST_ACTIONS, name_bytes)?.0)
         })
+    }
+}
+
+impl Snapshot {
+    /// Named destinations from this name on, in the order of their names: each with its settings in JSON, without secrets.
+    pub fn destinations(&self, from: &str, limit: usize) -> Result<Vec<(String, String)>, DeliveryError> {
+        let query = "SELECT name, settings FROM destinations WHERE settings <> '' AND name >= ? ORDER BY name LIMIT ?";
+        let shown = |row: &Row<'_>| {
+            let stored: NamedSettings = serde_json::from_str(&text(row, 1)?).unwrap_or_default();
+            Ok((text(row, 0)?, serde_json::to_string(&stored.without_secrets()).expect("it is plain data")))
+        };
+        self.ask(|db| rows(db, query, params![from, limit as i64], shown))
     }
 }
 

@@ -28,9 +28,9 @@ fn each_message_goes_where_it_says_with_what_is_set_for_there__d23() {
     let deliverer = here().open(folder.path().join("s.db"), Destination::named()).unwrap();
     let headers = BTreeMap::from([("x-team".to_owned(), "17".to_owned())]);
     assert_eq!(deliverer.set_destination("left", &NamedSettings { headers, ..at(&left) }).unwrap(), Answer::Accepted);
-    let secrets = vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()];
+    let secrets = Some(vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()]);
     deliverer.set_destination("right", &NamedSettings { secrets, ..at(&right) }).unwrap();
-    assert!(deliverer.destinations().unwrap()["right"].secrets.is_empty(), "secrets are only written");
+    assert!(deliverer.destinations().unwrap()["right"].secrets.is_none(), "secrets are only written");
     assert_eq!(deliverer.put(now("a").to("left")).unwrap(), Answer::Accepted);
     assert_eq!(deliverer.put(now("a").to("left")).unwrap(), Answer::Duplicate);
     assert_eq!(deliverer.put(now("a").to("right")).unwrap(), Answer::Conflict, "where it goes is content");
@@ -100,7 +100,7 @@ fn a_setting_that_is_not_allowed_is_told_and_no_secret_is_shown__d23() {
         (NamedSettings { rate: Some("fast".to_owned()), ..good() }, "write it as 100/s"),
         (NamedSettings { concurrency: Some(0), ..good() }, "concurrency is 0"),
         (NamedSettings { sink_timeout_s: Some(0.0), ..good() }, "sink-timeout is 0"),
-        (NamedSettings { secrets: vec!["s3cret".to_owned()], ..good() }, "secret"),
+        (NamedSettings { secrets: Some(vec!["s3cret".to_owned()]), ..good() }, "secret"),
     ] {
         let error = deliverer.set_destination("x", &settings).unwrap_err().to_string();
         assert!(error.contains(expected) && !error.contains("s3cret"), "{error}");
