@@ -115,7 +115,8 @@ def _backoff(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
     return first_s, longest_s
 
 
-def _waits(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[float, ...] | None:
+def waits_of(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[float, ...] | None:
+    """The callback of an option that takes waits: seconds."""
     try:
         return None if value is None else tuple(map(duration_of, value.split(",")))
     except ValueError as error:
@@ -146,7 +147,7 @@ delivery_options = together(
     click.option("--backoff", metavar="FIRST,LONGEST", default=_BACKOFF, show_default=True, callback=_backoff,
                  help="How long a key waits after a send that was not accepted: at first, and at most; it "
                  "doubles each time."),
-    click.option("--waits", metavar="DURATION,...", callback=_waits,
+    click.option("--waits", metavar="DURATION,...", callback=waits_of,
                  help="The last wait is used again and again: the end of the list is not the end of the message, "
                  "unless there is --waits-end. These waits instead of --backoff, as 5s,5m,30m,2h."),
     click.option("--waits-end", is_flag=True,

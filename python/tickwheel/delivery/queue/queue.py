@@ -24,9 +24,9 @@ from tickwheel.delivery.model.entries import (
     Letter,
     Look,
     Pause,
+    RemoveDestination,
     Requeue,
     Reschedule,
-    RemoveDestination,
     SetDestination,
 )
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
@@ -371,8 +371,8 @@ class DeliveryQueue:
         another. `to` is a webhook too, for messages that name none, or `None`: then each message has to name one.
         `url`: as for `to`; addresses of this machine and of private networks are refused at the send. `secrets`: sign
         each request; a change without them keeps those that are set, and `[]` takes them away. `rate`: as `100/s`.
-        `paused`: its messages wait. What is left out is as for the queue, whatever it was before. Errors: `BadRecord` for a name that is
-        not allowed, `WrongUsage` for a setting, or if `to` is no webhook.
+        `paused`: its messages wait. What is left out is as for the queue, whatever it was before. Errors: `BadRecord`
+        for a name that is not allowed, `WrongUsage` for a setting, or if `to` is no webhook.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=None) as queue:
@@ -405,8 +405,15 @@ class DeliveryQueue:
     def remove_destination(self, name: str, *, dead: bool = False) -> Answer:
         """Remove a named destination (D23), and return once this is on disk: `REMOVED`, or `UNKNOWN`.
 
-        `REFUSED`: it has messages. With `dead` these become dead letters, some at a time, beside delivery; what is being
-        sent in this moment may still arrive. Errors: `BadRecord` for a name that is not allowed.
+        `REFUSED`: it has messages. With `dead` these become dead letters, some at a time, beside delivery; what is
+        being sent in this moment may still arrive. Errors: `BadRecord` for a name that is not allowed.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=None) as queue:
+        ...     _ = queue.set_destination("acme", "https://acme.example/hooks")
+        ...     _ = queue.put("tea", "ready", delay_ms=60_000, destination="acme")
+        ...     queue.remove_destination("acme"), queue.remove_destination("acme", dead=True)
+        (<Answer.REFUSED: 'refused'>, <Answer.REMOVED: 'removed'>)
         """
         return self._ask([RemoveDestination(name, dead)], _the_one, format="item")
 

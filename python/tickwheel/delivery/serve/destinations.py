@@ -77,8 +77,8 @@ class Destinations:
         found = await self._tests.run(lambda: self._running.engine.test_destination(name))
         if found is None:
             return _unknown(name)
-        state, reason, took_ms = found
-        return json_response(200, {"name": name, "state": state, "reason": reason, "took_ms": round(took_ms, 3)})
+        state, error, took_ms = found
+        return json_response(200, {"name": name, "state": state, "error": error, "took_ms": round(took_ms, 3)})
 
     async def _submit(self, item: object) -> Answer:
         try:

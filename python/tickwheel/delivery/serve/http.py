@@ -1,7 +1,8 @@
 """Accepts messages over HTTP (rules D7, D11, D12). A message or a cancel is answered after its commit.
 
 `docs/openapi.yaml` describes each request with its answers. `arrow_bodies` takes Arrow streams, `actions` begins
-actions on many messages, `destinations` has the named ones, `listing` answers with pages of messages, and `health`, `metrics` and `live` show the server.
+actions on many messages, `destinations` has those that messages name, `listing` answers with pages of messages, and
+`health`, `metrics` and `live` show the server.
 
 Any request may get 400, 401 without a token, 403 without its right (`guard.py`), 404, 405, 408, 413 and 503. Every body
 is JSON: the state of a message is `id, key, state`, an error is `reason, allowed`. An id is the rest of the path,

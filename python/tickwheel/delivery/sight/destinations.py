@@ -10,8 +10,8 @@ from tickwheel.delivery.sight.messages import check_limit
 
 
 class DestinationPage(msgspec.Struct, frozen=True):
-    """Destinations, and the cursor of the next page; `None` after the last. A destination has its `name`, and its settings
-    but no secrets: `secrets_set` is when they were set.
+    """Destinations, and the cursor of the next page; `None` after the last. A destination has its `name`, and its
+    settings but no secrets: `secrets_set` is when they were set.
     """
 
     destinations: Sequence[Mapping[str, Any]]

@@ -98,7 +98,15 @@ def read_webhook_again(opener: Opener, spec: str, headers: Sequence[str], secret
 
 
 def _forms() -> str:
-    return ", ".join(["- (standard output)", "file:PATH", _WEBHOOK, "named (those that messages name)", *(kind.form for kind in _KINDS.values())])
+    return ", ".join(
+        [
+            "- (standard output)",
+            "file:PATH",
+            _WEBHOOK,
+            "named (those that messages name)",
+            *(kind.form for kind in _KINDS.values()),
+        ]
+    )
 
 
 def _module(kind: _Kind) -> Any:

@@ -24,7 +24,7 @@ from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.ports import Listening, Ports
 from tickwheel.delivery.serve.tls import Certificates
 from tickwheel.delivery.serve.tokens import ALL, Tokens
-from tickwheel.delivery.sinks import sink_of_function
+from tickwheel.delivery.sinks import Destination, sink_of_function
 
 COMMAND = [sys.executable, "-m", "tickwheel.cli", "serve"]
 TOKEN = b"not-for-other-eyes"
@@ -67,6 +67,8 @@ class Served:
         certificates: Certificates | None = None,
         max_payload: int = MAX_PAYLOAD,
         to: Callable[[Delivery], object] | None = None,
+        opener: Destination | None = None,
+        allow_addresses: tuple[str, ...] = (),
         max_attempts: int = 5,
         sink_timeout_s: float = 30,
         rate: str | None = None,
@@ -75,12 +77,13 @@ class Served:
         self.arrived: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
         self.running = Running(
             folder / name,
-            sink_of_function(to or self.arrived.put),
+            opener or sink_of_function(to or self.arrived.put),
             Settings(
                 order=order,
                 sink_timeout_s=sink_timeout_s,
                 retry=Retry(max_attempts=max_attempts, first_ms=60_000),
                 rate=None if rate is None else Rate.of(rate),
+                allow_addresses=allow_addresses,
             ),
             lambda letters: None,
         )
