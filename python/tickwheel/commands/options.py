@@ -75,6 +75,13 @@ class Outbox(click.types.StringParamType):
         return without_user(value)
 
 
+class _Network(click.types.StringParamType):
+    """A network, or an address. In an environment variable, a line each."""
+
+    name = "network"
+    envvar_list_splitter = "\n"
+
+
 class _Header(click.types.StringParamType):
     """NAME: VALUE. In an environment variable, a line each."""
 
@@ -169,7 +176,7 @@ delivery_options = together(
                  help="Places beside these, for sends that take long and for keys whose last send was not "
                  "accepted. By default 1024 for webhooks and coroutine functions, at most a third of the open "
                  "files, and 64 for functions; 0 with --concurrency, and always for files and Kafka."),
-    click.option("--allow-address", "allow_address", metavar="CIDR", multiple=True,
+    click.option("--allow-address", "allow_address", metavar="CIDR", type=_Network(), multiple=True,
                  help="Let destinations that messages name be in this network, as 10.1.0.0/16, or at this address. "
                  "Without it, this machine and private networks are refused. Repeat it for more."),
     click.option("--keep-ids", metavar="DURATION", type=Duration("d"), default=_default("keep-ids", "d"),

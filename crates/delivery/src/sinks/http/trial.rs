@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use super::HttpSink;
 use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::base::error::DeliveryError;
-use crate::due::measures::NO_ANSWER_IN_TIME;
 use crate::message::{Body, Extras, Message};
 use crate::sinks::inside::Allowed;
 use crate::sinks::named::NamedSettings;
@@ -45,7 +44,7 @@ pub(crate) fn try_out(
     let (send, answer) = channel();
     let began = Instant::now();
     sink.start(delivery, Reply::new(1, Arc::new(Answer(send))))?;
-    let none = Verdict::Unanswered { reason: NO_ANSWER_IN_TIME.to_owned(), retry_after_ms: None };
+    let none = Verdict::Unanswered { reason: "no answer in time".to_owned(), retry_after_ms: None };
     let verdict = answer.recv_timeout(time_out).unwrap_or(none);
     let took = began.elapsed();
     sink.close()?;

@@ -6,13 +6,13 @@
 use std::collections::{BinaryHeap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::{Map, Value};
 
 use super::messages::page_of;
 use super::snapshot::{Snapshot, optional_text, text};
 use crate::base::display::cut;
 use crate::base::error::DeliveryError;
 use crate::message::hashes::lane_of;
-use crate::sinks::named::NamedSettings;
 use crate::store::sql::rows;
 use crate::store::tables::requests::{Filter, Kind};
 use crate::store::types::Letter;
@@ -201,8 +201,9 @@ impl Snapshot {
     pub fn destinations(&self, from: &str, limit: usize) -> Result<Vec<(String, String)>, DeliveryError> {
         let query = "SELECT name, settings FROM destinations WHERE settings <> '' AND name >= ? ORDER BY name LIMIT ?";
         let shown = |row: &Row<'_>| {
-            let stored: NamedSettings = serde_json::from_str(&text(row, 1)?).unwrap_or_default();
-            Ok((text(row, 0)?, serde_json::to_string(&stored.without_secrets()).expect("it is plain data")))
+            let mut settings: Map<String, Value> = serde_json::from_str(&text(row, 1)?).unwrap_or_default();
+            settings.remove("secrets");
+            Ok((text(row, 0)?, Value::Object(settings).to_string()))
         };
         self.ask(|db| rows(db, query, params![from, limit as i64], shown))
     }
