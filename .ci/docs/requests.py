@@ -17,7 +17,7 @@ import yaml
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "delivery/http.md"
 BEGIN, END = "<!-- made by .ci/docs/requests.py: begin -->", "<!-- made by .ci/docs/requests.py: end -->"
-_METHODS = ("get", "post", "patch", "delete")
+_METHODS = ("get", "post", "put", "patch", "delete")
 _MANY = 5  # an error that so many requests share, and so many members of a body, are described once
 _WORDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 

@@ -19,6 +19,7 @@ from tickwheel._stopping import exit_code, stopped_by
 from tickwheel.commands.analyze import analyze
 from tickwheel.commands.control import again, cancel, pause, requeue, reschedule, resume
 from tickwheel.commands.deliver import deliver
+from tickwheel.commands.destinations import destinations
 from tickwheel.commands.outbox import outbox
 from tickwheel.commands.playback import playback
 from tickwheel.commands.printing import say, say_lines
@@ -92,7 +93,22 @@ def tickwheel(context: click.Context) -> None:
 
 
 for _command in (
-    *(trace, deliver, serve, list_, show, status, dead, cancel, reschedule, requeue, again, pause, resume),
+    *(
+        trace,
+        deliver,
+        serve,
+        list_,
+        show,
+        status,
+        dead,
+        cancel,
+        reschedule,
+        requeue,
+        again,
+        pause,
+        resume,
+        destinations,
+    ),
     *(store, outbox, report, analyze, playback, simulate, spark_submit),
 ):
     tickwheel.add_command(_command)

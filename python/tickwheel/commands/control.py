@@ -104,7 +104,7 @@ def _change(
     from tickwheel.delivery.model.message import Cancel
     from tickwheel.delivery.queue.control import wait
 
-    with closing(_control(target, access)) as control:
+    with closing(control_of(target, access)) as control:
         if id_ is None:
             return wait(control, act_of(operation, key=key, all=is_all, **which, how_all="--all"))
         if is_all or any(which.values()):
@@ -129,7 +129,7 @@ def reschedule(
     if (due is None) == (delay is None):
         raise click.UsageError("say when it is due: either --due TIME or --delay DURATION")
     due_ms = due if due is not None else due_ms_of(None, delay)
-    with closing(_control(target, access)) as control:
+    with closing(control_of(target, access)) as control:
         _say(id_, "reschedule", control.ask(Reschedule(id_, key, due_ms)))
 
 
@@ -144,7 +144,7 @@ def again(target: str, access: dict[str, Any], key: str | None, id_: str | None)
     from tickwheel.delivery.model.entries import Again
 
     asked = Again(id_, key)
-    with closing(_control(target, access)) as control:
+    with closing(control_of(target, access)) as control:
         _say(key or id_ or "", "again", control.ask(asked))
 
 
@@ -176,7 +176,8 @@ def _pause(target: str, access: dict[str, Any], key: str | None, *, is_paused: b
         server.ask(Pause(is_paused, key))
 
 
-def _control(target: str, access: dict[str, Any]) -> "Control":
+def control_of(target: str, access: dict[str, Any]) -> "Control":
+    """What changes the store, or the server. Errors: `WrongUsage`."""
     from tickwheel.delivery.queue.control import StoreControl
 
     return server_of(target, access) or StoreControl(Path(target))

@@ -75,6 +75,13 @@ class Outbox(click.types.StringParamType):
         return without_user(value)
 
 
+class _Network(click.types.StringParamType):
+    """A network, or an address. In an environment variable, a line each."""
+
+    name = "network"
+    envvar_list_splitter = "\n"
+
+
 class _Header(click.types.StringParamType):
     """NAME: VALUE. In an environment variable, a line each."""
 
@@ -96,7 +103,7 @@ to_option = click.option(
     default="-",
     show_default=True,
     help="Destination: - (standard output), file:PATH, python:MODULE:FUNCTION or python:MODULE:CLASS, http(s)://..., "
-    "sqlite:PATH?table=T, postgresql://...?table=T, kafka://BROKERS/TOPIC.",
+    "named (each message names its destination), sqlite:PATH?table=T, postgresql://...?table=T, kafka://BROKERS/TOPIC.",
 )
 
 dead_letters_option = click.option(
@@ -115,7 +122,8 @@ def _backoff(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
     return first_s, longest_s
 
 
-def _waits(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[float, ...] | None:
+def waits_of(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[float, ...] | None:
+    """The callback of an option that takes waits: seconds."""
     try:
         return None if value is None else tuple(map(duration_of, value.split(",")))
     except ValueError as error:
@@ -146,7 +154,7 @@ delivery_options = together(
     click.option("--backoff", metavar="FIRST,LONGEST", default=_BACKOFF, show_default=True, callback=_backoff,
                  help="How long a key waits after a send that was not accepted: at first, and at most; it "
                  "doubles each time."),
-    click.option("--waits", metavar="DURATION,...", callback=_waits,
+    click.option("--waits", metavar="DURATION,...", callback=waits_of,
                  help="The last wait is used again and again: the end of the list is not the end of the message, "
                  "unless there is --waits-end. These waits instead of --backoff, as 5s,5m,30m,2h."),
     click.option("--waits-end", is_flag=True,
@@ -168,6 +176,9 @@ delivery_options = together(
                  help="Places beside these, for sends that take long and for keys whose last send was not "
                  "accepted. By default 1024 for webhooks and coroutine functions, at most a third of the open "
                  "files, and 64 for functions; 0 with --concurrency, and always for files and Kafka."),
+    click.option("--allow-address", "allow_address", metavar="CIDR", type=_Network(), multiple=True,
+                 help="Let destinations that messages name be in this network, as 10.1.0.0/16, or at this address. "
+                 "Without it, this machine and private networks are refused. Repeat it for more."),
     click.option("--keep-ids", metavar="DURATION", type=Duration("d"), default=_default("keep-ids", "d"),
                  show_default=True,
                  help="How long the id of a message is kept after its outcome, to find duplicates. A number "
@@ -296,6 +307,7 @@ def settings_of(
     rate: str | None,
     concurrency: int | None,
     spare: int | None,
+    allow_address: Sequence[str],
     keep_ids: float,
 ) -> "Settings":
     """The settings from the values of `delivery_options`. Errors: `WrongUsage`."""
@@ -313,6 +325,7 @@ def settings_of(
         rate=None if rate is None else Rate.of(rate),
         concurrency=concurrency,
         spare=spare,
+        allow_addresses=tuple(allow_address),
     )
 
 

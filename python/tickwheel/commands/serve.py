@@ -47,8 +47,8 @@ _options = together(
                  "probes."),
     click.option("--token-file", metavar="FILE", type=FILE,
                  help="Accept only requests with a token of FILE: one on each line, and after it what it may do, of "
-                 "produce,control,read,hand-off; by default all. Required to listen on other addresses than "
-                 "loopback. Read again on SIGHUP."),
+                 "produce,control,read,hand-off,destinations; by default all. Required to listen on other addresses "
+                 "than loopback. Read again on SIGHUP."),
     click.option("--tls-cert", metavar="FILE", type=FILE,
                  help="Serve by TLS, with the certificate in FILE (PEM) and those up to its authority. Required on "
                  "other addresses than loopback, unless there is --no-tls. Read again on SIGHUP."),

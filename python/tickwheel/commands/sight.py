@@ -26,17 +26,17 @@ _NAMED = 5
 
 _TARGET = "TARGET is a file of --store, which may be in use; or the address of a server, as http://127.0.0.1:7400."
 
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _of_destination = click.option(
     "--destination", metavar="NAME", callback=full_text, help="Only messages that name this destination."
 )
-_of_page = together(
+of_page = together(
     click.option("--limit", metavar="N", type=int, default=20, show_default=True, help="At most so many: 1 to 1,000."),
     click.option("--cursor", metavar="TEXT", help="Go on where a page ended, with the same filters."),
 )
 
 
-def _looks(command: Callable[..., None]) -> click.Command:
+def looks(command: Callable[..., None], group: click.Group | None = None) -> click.Command:
     """As `targeted`, for a command whose work is its output."""
 
     @wraps(command)
@@ -49,10 +49,13 @@ def _looks(command: Callable[..., None]) -> click.Command:
             say(f"Failed: standard output can't be written: {error.strerror}.", err=True)
             sys.exit(3)
 
-    return targeted(run, _TARGET)
+    made = targeted(run, _TARGET)
+    if group is not None:
+        group.add_command(made)
+    return made
 
 
-@_looks
+@looks
 @click.option(
     "--state",
     type=click.Choice(_STATES),
@@ -67,20 +70,20 @@ def _looks(command: Callable[..., None]) -> click.Command:
     "--due-from", metavar="TIME", callback=time_of, help="Only messages due then or later: RFC 3339, or epoch ms."
 )
 @click.option("--due-before", metavar="TIME", callback=time_of, help="Only messages due before that.")
-@_of_page
-@_as_json
+@of_page
+@as_json
 def list_(
     target: str, access: dict[str, Any], state: str, limit: int, cursor: str | None, as_json: bool, **which: Any
 ) -> None:
     """List the messages of a store."""
-    with _view(target, access) as view:
+    with view_of(target, access) as view:
         page = _page(view, limit, cursor, state=state, **which)
     if as_json:
-        _print_json(page)
+        print_json(page)
         return
     if state == "recurring":
         recurring = [(it.due, it.id, it.key, it.destination, it.rule) for it in page.messages]
-        _print_table(("due", "id", "key", "destination", "rule"), recurring, page.next)
+        print_table(("due", "id", "key", "destination", "rule"), recurring, page.next)
         return
     rows = [
         (it.due, it.id, it.key, it.destination, it.attempts or None, it.next_try or it.ended,
@@ -89,10 +92,10 @@ def list_(
     ]  # fmt: skip
     when = "next try" if state == "waiting" else "ended"
     more = {"waiting": "last error", "dead": "why"}.get(state, "late")
-    _print_table(("due", "id", "key", "destination", "tried", when, more), rows, page.next)
+    print_table(("due", "id", "key", "destination", "tried", when, more), rows, page.next)
 
 
-def _view(target: str, access: dict[str, Any]) -> "AbstractContextManager[StoreView | ServerView]":
+def view_of(target: str, access: dict[str, Any]) -> "AbstractContextManager[StoreView | ServerView]":
     """What shows the store, or the server. Errors: `WrongUsage`."""
     from tickwheel.delivery.sight import StoreView
 
@@ -112,15 +115,15 @@ def _page(view: "StoreView | ServerView", limit: int, cursor: str | None, **whic
     return Page(found, page.next)
 
 
-@_looks
+@looks
 @click.argument("id_", metavar="ID")
 @click.option("--key", metavar="KEY", callback=full_text, help="The message's key, if it has one.")
-@_as_json
+@as_json
 def show(target: str, access: dict[str, Any], id_: str, key: str | None, as_json: bool) -> None:
     """Show a message: its state, attempts and payload. The exit code is 1 if it is not there."""
     import msgspec
 
-    with _view(target, access) as view:
+    with view_of(target, access) as view:
         found = view.show(id_, key)
         keys = _keys_of(view, id_) if found is None else []
     if found is None:
@@ -132,9 +135,9 @@ def show(target: str, access: dict[str, Any], id_: str, key: str | None, as_json
             say(f"There is one of another key: --key {named}{more}", err=True)
         sys.exit(1)
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
-        _print_fields(msgspec.structs.asdict(found))
+        print_fields(msgspec.structs.asdict(found))
 
 
 def _keys_of(view: "StoreView | ServerView", id_: str) -> list[str]:
@@ -143,25 +146,25 @@ def _keys_of(view: "StoreView | ServerView", id_: str) -> list[str]:
     return sorted({it.key for page in pages for it in page.messages if it.id == id_ and it.key is not None})
 
 
-@_looks
+@looks
 @_of_destination
-@_of_page
-@_as_json
+@of_page
+@as_json
 def dead(
     target: str, access: dict[str, Any], destination: str | None, limit: int, cursor: str | None, as_json: bool
 ) -> None:
     """List the dead letters that a store has kept, the last one first: bad records, and messages that were given up."""
-    with _view(target, access) as view:
+    with view_of(target, access) as view:
         page = view.dead(destination=destination, limit=limit, cursor=cursor)
     if as_json:
-        _print_json(page)
+        print_json(page)
         return
     rows = [(it.at, it.source, str(it.line), it.destination, it.reason, it.record) for it in page.letters]
-    _print_table(("at", "source", "line", "destination", "reason", "record"), rows, page.next)
+    print_table(("at", "source", "line", "destination", "reason", "record"), rows, page.next)
 
 
-@_looks
-@_as_json
+@looks
+@as_json
 def status(target: str, access: dict[str, Any], as_json: bool) -> None:
     """Show a store in figures: waiting messages, due times, outcomes, and the keys that fail, with the reason.
 
@@ -169,17 +172,17 @@ def status(target: str, access: dict[str, Any], as_json: bool) -> None:
     """
     import msgspec
 
-    with _view(target, access) as view:
+    with view_of(target, access) as view:
         found = view.status()
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
         used = {True: f"yes, by process {found.process}", False: "no", None: None}[found.in_use]
         doubt = found.in_doubt
         places = None if doubt.spare_places is None else f"{doubt.spare_places_taken:,} of {doubt.spare_places:,} taken"
         figures = {"keys_in_doubt": doubt.keys, "spare_places": places}
         told = msgspec.structs.asdict(found) | {"destinations": _counts(found.destinations)}
-        _print_fields({**told, "in_use": used, "process": None, "in_doubt": None, **figures})
+        print_fields({**told, "in_use": used, "process": None, "in_doubt": None, **figures})
         if doubt.longest:
             most = "" if doubt.is_complete else " (among the 50,000 messages that were accepted first)"
             say("")
@@ -188,7 +191,7 @@ def status(target: str, access: dict[str, Any], as_json: bool) -> None:
                 (it.key, it.id, _span(it.since, found.at), it.fails, _next_try(it, found), it.last_error)
                 for it in doubt.longest
             ]
-            _print_table(("key", "id", "fails for", "sends", "next try", "last error"), rows, None)
+            print_table(("key", "id", "fails for", "sends", "next try", "last error"), rows, None)
         _print_destinations(found)
 
 
@@ -203,7 +206,7 @@ def _print_destinations(found: "StoreStatus") -> None:
         (it.name, _state(it, found.at), it.waiting, it.overdue, it.rate, _retry(it, found.at), it.last_error)
         for it in destinations
     ]
-    _print_table(("name", "state", "waiting", "overdue", "rate", "next try", "last error"), rows, None)
+    print_table(("name", "state", "waiting", "overdue", "rate", "next try", "last error"), rows, None)
 
 
 def _counts(found: "Destinations") -> str | None:
@@ -242,13 +245,14 @@ def _late(lateness_ms: float | None) -> str | None:
     return None if lateness_ms is None else f"{lateness_ms:,.3f} ms"
 
 
-def _print_json(found: Any) -> None:
+def print_json(found: Any) -> None:
+    """Print JSON, on several lines."""
     import msgspec
 
     say_lines(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
 
 
-def _print_fields(found: Mapping[str, Any]) -> None:
+def print_fields(found: Mapping[str, Any]) -> None:
     """Print a line for each field with a value."""
     import msgspec
 
@@ -268,7 +272,8 @@ def _print_fields(found: Mapping[str, Any]) -> None:
             say(f"{name.replace('_', ' ') + ':':18}{shown_text(str(shown), 2_000)}")
 
 
-def _print_table(titles: tuple[str, ...], rows: Sequence[tuple[object, ...]], cursor: str | None) -> None:
+def print_table(titles: tuple[str, ...], rows: Sequence[tuple[object, ...]], cursor: str | None) -> None:
+    """Print a table, without the columns that have nothing, and say how to go on."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import msgspec
@@ -12,10 +13,11 @@ from delivery.certificates import authority, signed
 from delivery.webhook_receiver import Receiver
 from tickwheel.delivery import AsyncDeliveryQueue, DeliveryQueue
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
-from tickwheel.delivery.model.entries import Answer
+from tickwheel.delivery.model.entries import Answer, Letter
 from tickwheel.delivery.model.message import Message
 
 pytestmark = pytest.mark.timeout(60)
+FAR_MS = 4_000_000_000_000
 
 
 @pytest.fixture
@@ -128,9 +130,65 @@ def test_from_a_coroutine_too__D23(tmp_path: Path, receiver: Receiver) -> None:
     async def run() -> None:
         async with AsyncDeliveryQueue(tmp_path / "s.db", to=None, allow_addresses=["127.0.0.1"]) as queue:
             assert await queue.set_destination("here", receiver.url) is Answer.ACCEPTED
+            assert [*await queue.destinations()] == ["here"]
+            assert await queue.remove_destination("there") is Answer.UNKNOWN
             assert await queue.put("a", 1, delay_ms=0, destination="here") is Answer.ACCEPTED
             while not receiver.requests:
                 await asyncio.sleep(0.01)
 
     asyncio.run(run())
     assert [post["id"] for post in posts(receiver)] == ["a"]
+
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+def test_settings_come_back_without_secrets_and_a_change_keeps_them__D12_D23(
+    queue: DeliveryQueue, receiver: Receiver
+) -> None:
+    queue.set_destination("here", receiver.url, headers={"X-Team": "17"}, secrets=[SECRET], waits_s=[1, 2])
+    told = queue.destinations()["here"]
+    assert told.pop("secrets_set").endswith("Z")
+    assert told == {"url": receiver.url, "headers": {"X-Team": "17"}, "waits_s": [1.0, 2.0]}
+    queue.set_destination("here", receiver.url, paused=True)
+    assert queue.destinations()["here"].keys() == {"url", "paused", "secrets_set"}
+    queue.put("a", 1, delay_ms=0, destination="here")
+    assert not queue.wait_until_empty(0.05), "it is paused"
+    queue.set_destination("here", receiver.url)
+    assert queue.wait_until_empty(30), "and goes on at once"
+    queue.set_destination("here", receiver.url, secrets=[])
+    assert queue.destinations() == {"here": {"url": receiver.url}}
+    queue.put("b", 1, delay_ms=0, destination="here")
+    assert queue.wait_until_empty(30)
+    assert ["webhook-signature" in headers for headers, _ in receiver.requests] == [True, False]
+
+
+def test_one_with_messages_stays_unless_they_become_dead_letters__D23(tmp_path: Path) -> None:
+    letters: SimpleQueue[Letter] = SimpleQueue()
+    with DeliveryQueue(tmp_path / "s.db", to=None, on_dead_letter=letters.put) as queue:
+        queue.set_destination("gone", "https://gone.example/")
+        queue.put_many([{"id": str(n), "payload": n, "due": FAR_MS + n, "destination": "gone"} for n in range(3)])
+        assert queue.remove_destination("gone") is Answer.REFUSED
+        assert queue.remove_destination("gone", dead=True) is Answer.REMOVED
+        assert queue.remove_destination("gone") is Answer.UNKNOWN
+        assert queue.wait_until_empty(30)
+        told = [letters.get(timeout=30) for _ in range(3)]
+        assert {letter.reason for letter in told} == {"its destination gone was removed"}
+        with pytest.raises(BadRecord, match="not set"):
+            queue.put("late", 1, due=FAR_MS, destination="gone")
+        assert queue.requeue("1") is Answer.DEAD
+        assert queue.destinations() == {}
+        queue.set_destination("gone", "https://other.example/", paused=True)
+        assert queue.requeue("1") is Answer.REQUEUED, "once it is set again"
+
+
+def test_many_are_told_in_pages__D14_D23(queue: DeliveryQueue) -> None:
+    for name in ("b", "c", "a"):
+        queue.set_destination(name, "https://a.example/")
+    first = queue.view.destinations(limit=2)
+    assert ([each["name"] for each in first.destinations], first.next) == (["a", "b"], "c")
+    last = queue.view.destinations(limit=2, cursor=first.next)
+    assert ([each["name"] for each in last.destinations], last.next) == (["c"], None)
+    assert [*queue.destinations()] == ["a", "b", "c"]
+    assert queue.view.destination("b") == {"name": "b", "url": "https://a.example/"}
+    assert queue.view.destination("aa") is None

@@ -15,7 +15,7 @@ use crate::store::{Action, ActionKind, Filter, Outcome, Position, Result};
 
 /// How many messages one group looks at, and how many it changes. Outcomes that come meanwhile wait for its commit.
 const LOOK: usize = 8_000;
-const CHANGE: usize = 1_000;
+pub(super) const CHANGE: usize = 1_000;
 /// How many messages are taken back under one hold of the dispatcher's lock. Senders wait meanwhile.
 const TAKE_BACK: usize = 256;
 
@@ -57,7 +57,12 @@ impl Group<'_> {
     /// Returns whether there may be more.
     fn cancel_some(&mut self, action: &mut Action) -> Result<bool> {
         if let Some(from) = self.actions.slots {
-            let (near, next) = self.near_ones(action, from);
+            let filter = &action.filter;
+            let (near, next) = self.near_ones(from, |entry| {
+                let (key, destination) = entry.body.as_ref().map_or((None, None), |it| (it.key(), it.destination()));
+                let is_of_it = filter.takes_key(key) && filter.takes_destination(destination);
+                entry.seq <= action.through && filter.takes_due(entry.due_ms) && is_of_it
+            });
             self.actions.slots = next;
             self.cancel_each(action, &near, true)?;
             if next.is_some() {
@@ -72,15 +77,9 @@ impl Group<'_> {
     }
 
     /// Returns messages in memory that have no row, from slot `from` on, and the slot at which to go on.
-    fn near_ones(&self, action: &Action, from: usize) -> (Vec<Position>, Option<usize>) {
+    pub(super) fn near_ones(&self, from: usize, takes: impl Fn(&Entry) -> bool) -> (Vec<Position>, Option<usize>) {
         let dispatcher = self.dispatcher.lock();
         let (slots, next) = dispatcher.window.part(from, CHANGE);
-        let Action { filter, through, .. } = action;
-        let takes = |entry: &Entry| {
-            let (key, destination) = entry.body.as_ref().map_or((None, None), |it| (it.key(), it.destination()));
-            let is_of_it = filter.takes_key(key) && filter.takes_destination(destination);
-            entry.seq <= *through && filter.takes_due(entry.due_ms) && is_of_it
-        };
         let found = slots.filter(|entry| entry.is_near && takes(entry)).map(Entry::position).collect();
         (found, next)
     }

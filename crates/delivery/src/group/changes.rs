@@ -15,7 +15,7 @@ use crate::message::incoming::{Incoming, lane_of};
 use crate::message::partition::partition_of_name;
 use crate::message::recurrence::NEVER_MS;
 use crate::message::{Cancel, Message, Reschedule};
-use crate::store::{Attempts, CRASHED, Filter, Known, Outcome, PAUSED, Result, WaitingRow};
+use crate::store::{Attempts, CRASHED, Filter, Known, Outcome, PAUSED, Position, Result, WaitingRow};
 
 impl Group<'_> {
     pub(super) fn cancel(&mut self, cancel: &Cancel) -> Result<Answer> {
@@ -243,21 +243,26 @@ impl Group<'_> {
         if let Some(outcome) = known.outcome {
             return Ok(Err(answer_of(outcome)));
         }
-        let found = self.dispatcher.lock().take_back(known.seq, outcome);
+        self.take_back_at((known.due_ms, known.seq), outcome)
+    }
+
+    /// The same for a message whose outcome is not on disk.
+    pub(super) fn take_back_at(&mut self, position: Position, outcome: Outcome) -> Result<Result<Left, Answer>> {
+        let seq = position.1;
+        let found = self.dispatcher.lock().take_back(seq, outcome);
         Ok(match found {
             TakenBack::Taken { attempts, counted, strikes, redelivered, share } => {
-                let noted = self.store.attempts(known.seq)?;
-                let noted = noted.unwrap_or_else(|| Attempts::none(known.seq, share));
+                let noted = self.store.attempts(seq)?;
+                let noted = noted.unwrap_or_else(|| Attempts::none(seq, share));
                 let is_known = attempts > 0 || strikes > 0;
                 let tried = is_known.then_some(Attempts { attempts, counted, strikes, next_ms: None, ..noted });
                 Ok(Left { redelivered, tried })
             }
-            TakenBack::Absent if self.store.is_open(known)? => {
-                let position = (known.due_ms, known.seq);
+            TakenBack::Absent if self.store.is_open_at(position)? => {
                 let (redelivered, tried) = self.store.left(position)?;
                 let mut dispatcher = self.dispatcher.lock();
                 if let Some(tried) = &tried {
-                    dispatcher.take_back_parked(tried.share, known.seq);
+                    dispatcher.take_back_parked(tried.share, seq);
                 }
                 // The store may get its `redelivered` mark only with this group.
                 let was_sent = dispatcher.window.sent_and_left().contains(&position);

@@ -57,6 +57,13 @@ pub enum Item {
         /// The settings as JSON, checked.
         settings: String,
     },
+    /// Removes a named destination.
+    RemoveDestination {
+        /// Its name.
+        name: String,
+        /// Its messages become dead letters. Otherwise it is refused if there are some.
+        dead: bool,
+    },
     /// Tries a failing key, or a failing message without a key, at once.
     Again(Failing),
     /// A question about the state of a message.
@@ -111,6 +118,7 @@ impl Item {
             | Self::Look { id, key } => 100 + name_size(key.as_deref(), id),
             Self::Pause { key, .. } => 100 + name_size(key.as_deref(), ""),
             Self::Again(Failing::Key(name) | Failing::Message(name)) => 100 + name_size(None, name),
+            Self::RemoveDestination { name, .. } => 100 + name.len(),
             Self::SetDestination { name, settings } => 100 + name.len() + settings.len(),
             Self::Act { id, filter, .. } => 100 + id.len() + filter.size(),
             Self::Progress(it) => 100 + it.source.len(),
@@ -157,8 +165,11 @@ pub enum Answer {
     Resumed,
     /// It waited for its next attempt, and is tried now.
     Tried,
-    /// The key can't be paused: too many keys are paused, or all messages have one order.
+    /// The key can't be paused: too many keys are paused, or all messages have one order. Or the destination is not set,
+    /// or can't be removed because it has messages.
     Refused,
+    /// The destination is removed.
+    Removed,
 }
 
 /// The answers to items that were submitted together. They come once all items are on disk.

@@ -36,6 +36,10 @@ impl Loader {
         self.is_behind = true;
     }
 
+    pub(crate) fn is_started(&self) -> bool {
+        self.is_started
+    }
+
     /// From now on [`Loader::load`] reads nothing.
     pub(crate) fn stop(&mut self) {
         self.is_started = false;

@@ -3,6 +3,7 @@
 mod again;
 mod bulk;
 mod changes;
+mod destinations;
 pub(crate) mod items;
 pub(crate) mod loader;
 mod next_occurrence;
@@ -49,7 +50,7 @@ pub(super) struct Group<'a> {
     /// Sending goes on after the commit: `resumes` for all messages, `resumed_lanes` for the messages of these lanes.
     pub(super) resumes: bool,
     pub(super) resumed_lanes: Vec<i64>,
-    /// Destinations that were set.
+    /// Destinations that were set, or removed.
     pub(super) destinations: Vec<StoredDestination>,
     /// Whether messages may, or have to, name one.
     pub(super) takes_named: TakesNamed,
@@ -126,13 +127,11 @@ impl<'a> Group<'a> {
                     };
                     answers.push(replied(if is_paused { "pause" } else { "resume" }, answer));
                 }
-                Item::SetDestination { .. } if self.takes_named == TakesNamed::No => {
-                    answers.push(replied("set_destination", Answer::Refused));
-                }
                 Item::SetDestination { name, settings } => {
-                    let is_new = self.store.destination(&name).is_none();
-                    self.destinations.push(self.store.set_destination(&name, &settings, self.now_ms)?);
-                    answers.push(replied("set_destination", if is_new { Answer::Accepted } else { Answer::Replaced }));
+                    answers.push(replied("set_destination", self.set_destination(&name, &settings)?));
+                }
+                Item::RemoveDestination { name, dead } => {
+                    answers.push(replied("remove_destination", self.remove_destination(&name, dead)?));
                 }
                 Item::Again(failing) => answers.push(replied("again", self.try_at_once(&failing)?)),
                 Item::Look { id, key } => answers.push(replied("look", self.look(key.as_deref(), &id)?)),

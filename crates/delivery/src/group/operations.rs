@@ -7,11 +7,11 @@
 use super::items::Answer;
 use super::items::Answer::{
     Accepted, Cancelled, Conflict, Dead, Delivered, Delivering, Duplicate, Expired, Paused, Recurring, Refused,
-    Replaced, Requeued, Rescheduled, Resumed, Tried, Unknown, Waiting,
+    Removed, Replaced, Requeued, Rescheduled, Resumed, Tried, Unknown, Waiting,
 };
 
 /// Each answer and its word, in the order of the enum.
-pub const ANSWERS: [(Answer, &str); 18] = [
+pub const ANSWERS: [(Answer, &str); 19] = [
     (Accepted, "accepted"),
     (Duplicate, "duplicate"),
     (Conflict, "conflict"),
@@ -30,6 +30,7 @@ pub const ANSWERS: [(Answer, &str); 18] = [
     (Resumed, "resumed"),
     (Tried, "tried"),
     (Refused, "refused"),
+    (Removed, "removed"),
 ];
 
 /// An operation that a caller can ask for.
@@ -178,11 +179,20 @@ pub const OPERATIONS: &[Operation] = &[
     },
     Operation {
         name: "set_destination",
-        requests: &[],
+        requests: &["PUT /destinations/{name}"],
         replies: &[
             done(Accepted, 201, "it is set"),
             done(Replaced, 200, "it has these settings now"),
             Reply { sentence: "only webhooks can be named, and this sends to none", ..REFUSED },
+        ],
+    },
+    Operation {
+        name: "remove_destination",
+        requests: &["DELETE /destinations/{name}"],
+        replies: &[
+            done(Removed, 200, "it is removed, and its messages become dead letters"),
+            Reply { sentence: "no destination has this name", ..UNKNOWN },
+            Reply { sentence: "it has messages: wait for them, or make dead letters of them", ..REFUSED },
         ],
     },
     Operation { name: "resume", requests: &["POST /resume"], replies: &[done(Resumed, 200, "what is due is sent")] },
@@ -214,6 +224,7 @@ mod tests {
     #[test]
     fn the_words_stand_in_the_order_of_the_answers() {
         assert!(ANSWERS.iter().enumerate().all(|(place, (answer, _))| *answer as usize == place));
+        assert_eq!(ANSWERS[Removed as usize].1, "removed");
         assert_eq!(ANSWERS[Refused as usize].1, "refused");
     }
 

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;
 
-use crate::store::Action;
+use crate::message::recurrence::NEVER_MS;
+use crate::store::{Action, Position};
 
 /// The running actions, in the order in which they are done.
 #[derive(Debug, Default)]
@@ -14,6 +15,8 @@ pub(crate) struct Actions {
     pub(crate) slots: Option<usize>,
     /// Near messages that the first action found while they were being sent. Each counts as too late once.
     pub(crate) sending: FxHashSet<i64>,
+    /// A destination was removed, and its messages become dead letters.
+    pub(crate) removing: Option<Removing>,
     /// Rules have to follow a step of the wall clock: how far that is.
     pub(crate) stepping: Option<Stepping>,
 }
@@ -27,23 +30,49 @@ pub(crate) struct Stepping {
     pub(crate) sending: Vec<i64>,
 }
 
+/// How far the messages of a destination that was removed are dead letters (D23). Rules come first, because each of them would
+/// make one occurrence after the other. Then come rounds, until nothing of it is left: a round goes through the messages in
+/// memory without a row, and then through the rows.
+#[derive(Debug)]
+pub(crate) struct Removing {
+    /// The number of the destination.
+    pub(crate) share: i64,
+    /// The last row that was looked at in this round.
+    pub(crate) at: Position,
+    /// The slot at which it goes on in memory; `None`: this round has looked at all slots.
+    pub(crate) slots: Option<usize>,
+    /// What was being sent. It is waited for before the next round.
+    pub(crate) sending: Vec<i64>,
+    /// Whether the next group has a part to do at once.
+    pub(crate) has_more: bool,
+}
+
+impl Removing {
+    pub(crate) fn of(share: i64) -> Self {
+        Self { share, at: (NEVER_MS - 1, i64::MAX), slots: None, sending: Vec::new(), has_more: false }
+    }
+}
+
 impl Actions {
     /// Continues the actions of earlier runs. All their messages have rows, so `slots` is `None`.
-    pub(crate) fn go_on(running: Vec<Action>, followed: Option<i64>) -> Self {
+    pub(crate) fn go_on(running: Vec<Action>, followed: Option<i64>, removed: Option<i64>) -> Self {
         Self {
             running: running.into(),
+            removing: removed.map(Removing::of),
             stepping: followed.map(|at| Stepping { at, ..Stepping::default() }),
             ..Self::default()
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.running.is_empty() && self.stepping.is_none()
+        self.running.is_empty() && self.stepping.is_none() && self.removing.is_none()
     }
 
     /// Whether the next group has a part to do at once. What is being sent is waited for.
     pub(crate) fn has_more(&self) -> bool {
-        !self.running.is_empty() || self.stepping.as_ref().is_some_and(|it| it.at < i64::MAX)
+        !self.running.is_empty()
+            || self.removing.as_ref().is_some_and(|it| it.has_more)
+            || self.stepping.as_ref().is_some_and(|it| it.at < i64::MAX)
     }
 
     pub(crate) fn begin(&mut self, action: Action) {

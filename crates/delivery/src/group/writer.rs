@@ -132,7 +132,8 @@ pub(crate) struct Writer {
 impl Writer {
     /// `actions`: those of earlier runs that go on.
     pub(crate) fn new(store: Store, horizon_ms: f64, actions: Vec<Action>) -> Self {
-        let actions = Actions::go_on(actions, store.steps().followed);
+        let removed = store.removed_destination().map(|it| it.share);
+        let actions = Actions::go_on(actions, store.steps().followed, removed);
         Self {
             checkpoints: None,
             store,
@@ -290,6 +291,9 @@ impl Writer {
             group.apply(items, &mut self.begun[place].answers)?;
         }
         group.act()?;
+        if self.loader.is_started() {
+            group.bury()?; // before the start, nothing says where dead letters go
+        }
         group.follow_step()?;
         let Group {
             counts,
@@ -506,7 +510,8 @@ impl Writer {
 
     /// Goes on with the store that was opened anew: what memory had of it is on disk, or was refused.
     pub(crate) fn go_on_with(&mut self, store: Store, horizon_ms: f64, actions: Vec<Action>) {
-        self.actions = Actions::go_on(actions, store.steps().followed);
+        let removed = store.removed_destination().map(|it| it.share);
+        self.actions = Actions::go_on(actions, store.steps().followed, removed);
         self.store = store;
         self.loader = Loader::new(horizon_ms);
         self.taken_back.clear();

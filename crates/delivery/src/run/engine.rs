@@ -33,8 +33,10 @@ use crate::due::places::PlaceLimits;
 use crate::group::items::{Completion, Item, Receipt, Ticket};
 use crate::group::writer::{Begun, Committed, Sends, Writer};
 use crate::group::writer_queue::WriterQueue;
+#[cfg(feature = "http")]
+use crate::sinks::http::trial::try_out;
 use crate::sinks::named::NamedSettings;
-use crate::sinks::{Delivery, TakesNamed, Verdicts};
+use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
 use crate::store::file::owner::Ownership;
 use crate::store::{
     self, Action, Broken, Checkpoints, Opening, Options, PAUSED, Progress, RESTORED, Store, StoredDestination,
@@ -436,17 +438,30 @@ impl Engine {
     }
 
     /// The named destinations of the store, as of the last commit. Their secrets stay in the store.
-    ///
-    /// # Errors
-    /// The run is over.
-    pub fn destinations(&self) -> Result<BTreeMap<String, NamedSettings>, DeliveryError> {
+    pub(crate) fn destinations(&self) -> Result<BTreeMap<String, NamedSettings>, DeliveryError> {
         self.with_writer(|writer| {
             let read = |it: &StoredDestination| {
                 let stored: NamedSettings = serde_json::from_str(&it.settings).unwrap_or_default();
-                (it.name.to_string(), NamedSettings { secrets: Vec::new(), ..stored })
+                (it.name.to_string(), stored.without_secrets())
             };
             writer.store.all_destinations().map(read).collect()
         })
+    }
+
+    /// Sends a test message to a named destination, which is in no store. Returns what came back, and how long it took; `None`
+    /// if no destination has this name. It waits for the answer, at most for the time-out.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    #[cfg(feature = "http")]
+    pub fn test_destination(&self, name: &str) -> Result<Option<(Verdict, Duration)>, DeliveryError> {
+        let stored = self.with_writer(|writer| writer.store.destination(name).map(|it| it.settings.clone()))?;
+        let Some(stored) = stored else { return Ok(None) };
+        let settings = serde_json::from_str(&stored).map_err(|_| {
+            DeliveryError::Usage(format!("this version can't read the settings of {name}: set it again"))
+        })?;
+        let Settings { allowed, sink_timeout_ms, .. } = &self.settings;
+        try_out(name, settings, allowed, Duration::from_millis(*sink_timeout_ms)).map(Some)
     }
 
     /// Sets how many sends there may be at a time; before the start.

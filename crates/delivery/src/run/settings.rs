@@ -72,7 +72,7 @@ impl Setting {
 pub fn check_destination(json: &str) -> Result<(), DeliveryError> {
     let given: NamedSettings = serde_json::from_str(json)
         .map_err(|error| DeliveryError::Usage(format!("the settings can't be read: {error}")))?;
-    if given.function && !(given.url.is_empty() && given.headers.is_empty() && given.secrets.is_empty()) {
+    if given.function && !(given.url.is_empty() && given.headers.is_empty() && given.secrets.is_none()) {
         return Err(DeliveryError::Usage(
             "a function has no url, no headers and no secrets: leave them out".to_owned(),
         ));

@@ -73,7 +73,10 @@ fn what_waits_in_the_store_for_a_later_try_is_seen__d15_d23() {
     assert_eq!((gone.waiting, gone.overdue, gone.first_due_ms), (30, 30, Some(START_MS)));
     let next_ms = gone.next_try_ms.unwrap();
     assert!(next_ms > world.wall_ms(), "{next_ms}");
-    let first_ms = world.engine.with_store(|store| store.next_tried_ms(store.destination("gone").unwrap().share, i64::MIN)).unwrap();
+    let first_ms = world
+        .engine
+        .with_store(|store| store.next_tried_ms(store.destination("gone").unwrap().share, i64::MIN))
+        .unwrap();
     assert_eq!(next_ms, first_ms.unwrap());
     let (_, measures) = world.engine.destination_measures(9).unwrap();
     assert_eq!(measures[0].overdue_ms, world.wall_ms() - START_MS);
@@ -117,7 +120,7 @@ fn a_store_that_nothing_delivers_from_shows_what_waits__d14_d23() {
         world.give(vec![later("b", &format!("b {id}"), 5_000 + number), later("old", &format!("old {id}"), -1)]);
     }
     assert!((1..=6).any(|seq| world.engine.with_store(|store| store.is_near(seq))), "some have no row");
-    let look = |path: &std::path::Path| Snapshot::open(path).unwrap().destinations(None, 9, START_MS).unwrap();
+    let look = |path: &std::path::Path| Snapshot::open(path).unwrap().destination_figures(None, 9, START_MS).unwrap();
     let (counts, beside) = look(&world.store());
     let path = world.store();
     let world = world.reopen();

@@ -6,11 +6,12 @@ use crate::due::places::PlaceLimits;
 use crate::due::retry::Retry;
 use crate::due::window::Bounds;
 use crate::group::items::{Answer, Item};
-use crate::message::incoming::Incoming;
+use crate::message::incoming::{Digest, Incoming};
 use crate::message::{Body, Cancel, Extras, Message};
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
 use crate::store::Limits;
+use crate::store::maintenance::check::tests::assert_whole;
 
 pub(super) fn message(to: &str, key: Option<&str>, id: &str, due_ms: i64) -> Item {
     let extras = Extras { destination: Some(to.into()), ..Extras::default() };
@@ -294,4 +295,138 @@ fn the_first_message_of_one_out_of_memory_is_not_written_and_read_again__d8_d23(
         assert_eq!(in_memory(&world), 0);
         world.pass_ms(100_000, arrives);
     }
+}
+
+fn remove(name: &str, dead: bool) -> Item {
+    Item::RemoveDestination { name: name.to_owned(), dead }
+}
+
+/// Which of these are dead letters, whatever waits, and that each says why.
+fn dead_of(world: &ByHand, name: &str) -> Vec<String> {
+    let found = world.engine.with_store(|store| store.unwritten_letters()).unwrap().0;
+    let reason = format!("its destination {name} was removed");
+    assert!(found.iter().all(|letter| letter.reason == reason), "{:?}", found.first());
+    let id = |letter: &crate::Letter| {
+        let record = String::from_utf8(letter.record.clone()).unwrap();
+        assert!(record.contains(&format!("\"destination\":\"{name}\"")), "{record}");
+        record.split('"').nth(3).unwrap().to_owned()
+    };
+    found.iter().map(id).collect()
+}
+
+#[test]
+fn one_with_messages_is_not_removed_and_one_without_is_gone__d23() {
+    let world = world(Settings::default(), &["a", "b"]);
+    world.give(vec![message("a", None, "far", START_MS + 86_400_000), message("b", None, "now", START_MS)]);
+    assert_eq!(world.give(vec![remove("a", false), remove("b", false), remove("c", false)])[..2], [Answer::Refused; 2]);
+    assert_eq!(world.give(vec![remove("c", true)]), [Answer::Unknown]);
+    let now = taken(&world);
+    assert_eq!(world.give(vec![remove("b", false)]), [Answer::Refused], "it is being sent");
+    world.engine.settle(now[0].0, Verdicts::Delivered, None);
+    world.write();
+    assert_eq!(world.give(vec![remove("b", false)]), [Answer::Removed]);
+    assert_eq!(world.give(vec![message("b", None, "late", START_MS)]), [Answer::Refused]);
+    let number = |world: &ByHand| world.engine.with_store(|store| store.destination("b").map(|it| it.share));
+    assert_eq!(world.give(vec![set("b", "")]), [Answer::Accepted], "the name is free");
+    assert_eq!(number(&world), Some(3), "and stands for another destination");
+}
+
+#[test]
+fn all_messages_of_a_removed_one_are_dead_letters_near_and_far_and_no_others__d23() {
+    for restarts in [false, true] {
+        let world = world(Settings::default(), &["gone", "well"]);
+        let many = |to: &str, after_ms: i64| {
+            let put = |n: i64| {
+                let key = (n % 3 > 0).then(|| format!("k{}", n % 7));
+                message(to, key.as_deref(), &format!("{to} {after_ms} {n}"), START_MS + after_ms + n)
+            };
+            (0..300).map(put).collect::<Vec<_>>()
+        };
+        world.give([many("gone", 0), many("gone", 5_000), many("gone", 86_400_000), many("well", 5_000)].concat());
+        let now = taken(&world);
+        assert_eq!(of(&now, "gone").len(), now.len());
+        assert_eq!(world.give(vec![remove("gone", true)]), [Answer::Removed]);
+        assert!(taken(&world).is_empty(), "nothing more is sent");
+        assert_eq!(world.give(vec![message("gone", None, "late", START_MS)]), [Answer::Refused]);
+        world.write();
+        let waiting = if restarts { now.len() } else { 0 };
+        for (number, (flight, _)) in now.iter().enumerate() {
+            let refused = vec![Verdict::Refused("404".to_owned())];
+            match number % 3 {
+                _ if restarts => {}
+                0 => world.engine.settle(*flight, Verdicts::Delivered, None),
+                1 => world.engine.settle(*flight, Verdicts::Each(refused), None),
+                _ => world.engine.settle(*flight, Verdicts::Each(vec![]), None),
+            }
+        }
+        world.write();
+        let arrived = if restarts { 0 } else { now.len().div_ceil(3) };
+        assert_eq!(world.engine.open_count() as usize, 300 + waiting);
+        let dead = dead_of(&world, "gone").len();
+        let world = world.again();
+        world.engine.take_named(TakesNamed::All).unwrap();
+        world.begin();
+        world.write();
+        assert_eq!(world.engine.open_count(), 300);
+        assert_eq!(dead + waiting, 900 - arrived);
+        assert_eq!(world.engine.with_store(|store| store.removed_destination().cloned()), None, "its row is gone");
+        world.advance_ms(6_000);
+        world.write();
+        let now = taken(&world);
+        assert!(!now.is_empty() && of(&now, "well").len() == now.len());
+        assert_whole(&world.store(), Digest::number);
+    }
+}
+
+#[test]
+fn a_recurring_message_of_a_removed_one_ends_as_one_dead_letter__d19_d23() {
+    let world = world(Settings::default(), &["gone"]);
+    let line = br#"{"id":"r","every":1,"due":1700000000000,"missed":"all","payload":1,"destination":"gone"}"#;
+    let schema = crate::message::fields::Schema::new(crate::message::columns::Columns::default(), 1_000);
+    let fields = crate::formats::ndjson::fields_of(std::str::from_utf8(line).unwrap(), &schema).unwrap();
+    let crate::message::fields::Request::Message(rule) = schema.check(&fields, Some(START_MS * 1_000_000)).unwrap()
+    else {
+        panic!()
+    };
+    assert_eq!(world.give(vec![Item::Put(Incoming::of(rule))]), [Answer::Accepted]);
+    assert_eq!(world.give(vec![remove("gone", true)]), [Answer::Removed]);
+    world.write();
+    assert_eq!((dead_of(&world, "gone"), world.engine.open_count()), (vec!["r".to_owned()], 0));
+}
+
+#[test]
+fn dead_letters_wait_for_the_start_because_only_a_deliverer_tells_them__d2_d23() {
+    let world = world(Settings::default(), &["gone"]);
+    world.give(vec![message("gone", None, "a", START_MS + 86_400_000)]);
+    let world = world.reopen();
+    assert_eq!(world.give(vec![remove("gone", true)]), [Answer::Removed]);
+    assert_eq!(world.engine.open_count(), 1);
+    world.begin();
+    world.write();
+    assert_eq!((dead_of(&world, "gone"), world.engine.open_count()), (vec!["a".to_owned()], 0));
+}
+
+#[test]
+fn secrets_stay_until_a_change_names_others_and_are_never_read_back__d12_d23() {
+    const SECRET: &str = r#","secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]"#;
+    let world = world(Settings::default(), &["a"]);
+    let stored = |world: &ByHand| {
+        let text = world.engine.with_store(|store| store.destination("a").unwrap().settings.to_string());
+        let shown = world.engine.destinations().unwrap().remove("a").unwrap();
+        assert_eq!(shown.secrets, None);
+        (text.contains("whsec_"), shown.secrets_set, shown.paused)
+    };
+    assert_eq!(stored(&world), (false, None, false));
+    world.give(vec![set("a", SECRET)]);
+    let (has_secret, set_at, _) = stored(&world);
+    assert!(has_secret && set_at.is_some());
+    world.advance_ms(5_000);
+    world.give(vec![set("a", r#","paused":true,"secrets_set":"yesterday""#)]);
+    assert_eq!(stored(&world), (true, set_at.clone(), true), "a change of something else");
+    world.give(vec![set("a", SECRET)]);
+    assert!(stored(&world).1 > set_at);
+    world.give(vec![set("a", r#","secrets":[]"#)]);
+    assert_eq!(stored(&world), (false, None, false));
+    assert_eq!(world.give(vec![set("a", SECRET), remove("a", false), set("a", "")])[1], Answer::Removed);
+    assert_eq!(stored(&world), (false, None, false), "a removal takes them away");
 }

@@ -22,6 +22,7 @@ mod lookups;
 mod masking;
 mod signature;
 mod tls_errors;
+pub(crate) mod trial;
 mod webhook;
 
 use std::cell::RefCell;
@@ -299,7 +300,7 @@ pub(crate) fn webhook_of(settings: &NamedSettings) -> Result<Webhook, DeliveryEr
     let webhook = Webhook { body: Body::of(&settings.body)?, trusted, ..Webhook::to(&settings.url)? };
     let mut headers = settings.headers.iter();
     let webhook = headers.try_fold(webhook, |webhook, (name, value)| webhook.with_header(name, value))?;
-    settings.secrets.iter().try_fold(webhook, |webhook, secret| webhook.with_secret(secret))
+    settings.secrets.iter().flatten().try_fold(webhook, |webhook, secret| webhook.with_secret(secret))
 }
 
 fn most_in_flight() -> usize {

@@ -6,6 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::value::RawValue;
 
+use crate::base::times::rfc_3339;
+
 /// The settings of a named destination, as the store and the HTTP API have them. What is left out is as for `--to`.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -19,9 +21,13 @@ pub struct NamedSettings {
     /// Further headers of each request.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Requests are signed with each of these secrets, as Standard Webhooks says.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub secrets: Vec<String>,
+    /// Requests are signed with each of these secrets, as Standard Webhooks says. Secrets are only written: what is read
+    /// back has none. A change without secrets keeps those that are set, and an empty list takes them away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<Vec<String>>,
+    /// When the secrets were set, in RFC 3339. It is only read: a change may have it, and does not look at it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secrets_set: Option<String>,
     /// What is sent as the body of a request.
     #[serde(skip_serializing_if = "NamedBody::is_envelope")]
     pub body: NamedBody,
@@ -49,11 +55,19 @@ pub struct NamedSettings {
 }
 
 impl NamedSettings {
-    /// As the HTTP API has them.
-    #[must_use]
-    #[doc(hidden)] // of the Python bindings
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("it is plain data")
+    /// What the store keeps. `before`: what it has.
+    pub(crate) fn after(self, before: Option<Self>, now_ms: i64) -> Self {
+        let (secrets, secrets_set) = match self.secrets {
+            None => before.map_or((None, None), |it| (it.secrets, it.secrets_set)),
+            Some(secrets) if secrets.is_empty() => (None, None),
+            secrets => (secrets, std::str::from_utf8(&rfc_3339(now_ms)).map(str::to_owned).ok()),
+        };
+        Self { secrets, secrets_set, ..self }
+    }
+
+    /// What may be read back.
+    pub(crate) fn without_secrets(self) -> Self {
+        Self { secrets: None, ..self }
     }
 }
 

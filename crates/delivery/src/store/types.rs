@@ -226,7 +226,7 @@ pub(crate) struct StoredDestination {
     pub name: Arc<str>,
     /// It is never given again to another destination.
     pub share: i64,
-    /// As JSON.
+    /// As JSON; empty if it was removed. Then it is here until its messages have become dead letters.
     pub settings: Arc<str>,
 }
 
@@ -239,7 +239,11 @@ pub(in crate::store) struct Destinations {
 
 impl Destinations {
     pub(in crate::store) fn add(&mut self, it: StoredDestination) {
-        self.shares.insert(it.name.clone(), it.share);
+        if !it.settings.is_empty() {
+            self.shares.insert(it.name.clone(), it.share);
+        } else if self.shares.get(&it.name) == Some(&it.share) {
+            self.shares.remove(&it.name);
+        }
         self.by_share.insert(it.share, it);
     }
 
@@ -247,8 +251,17 @@ impl Destinations {
         self.shares.is_empty()
     }
 
+    pub(in crate::store) fn forget(&mut self, share: i64) {
+        self.by_share.remove(&share);
+    }
+
     pub(in crate::store) fn all(&self) -> impl Iterator<Item = &StoredDestination> {
-        self.by_share.values()
+        self.shares.values().map(|share| &self.by_share[share])
+    }
+
+    /// The first one that was removed.
+    pub(in crate::store) fn removed(&self) -> Option<&StoredDestination> {
+        self.by_share.values().filter(|it| it.settings.is_empty()).min_by_key(|it| it.share)
     }
 
     pub(in crate::store) fn named(&self, name: &str) -> Option<&StoredDestination> {

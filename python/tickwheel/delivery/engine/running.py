@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import json, structs
+from msgspec import structs
 
 from tickwheel._native import MOST_PAUSED_KEYS, DeliveryEngine, Receipt, Records
 from tickwheel.delivery.base.errors import DeliveryFailed
@@ -157,10 +157,6 @@ class Running:
         late_ms = zip(PERCENTILES, self.engine.percentiles(), strict=True)
         lateness_ms = {name: None if value is None else round(value, 3) for name, value in late_ms}
         return Summary(**self.engine.counts(), lateness_ms=lateness_ms)
-
-    def destinations(self) -> dict[str, dict[str, Any]]:
-        """The settings of each named destination, without secrets."""
-        return {name: json.decode(settings) for name, settings in self.engine.destinations()}
 
     def with_figures(self, in_doubt: InDoubt) -> InDoubt:
         """With the figures that only the engine has."""

@@ -102,6 +102,13 @@ class SetDestination(msgspec.Struct, frozen=True, gc=False):
     settings: str
 
 
+class RemoveDestination(msgspec.Struct, frozen=True, gc=False):
+    """A request to remove a named destination (D23). `dead`: its messages become dead letters."""
+
+    name: str
+    dead: bool
+
+
 class Again(msgspec.Struct, frozen=True, gc=False):
     """A request to try a failing key at once, or a failing message without a key (D16): one of the two is given."""
 

@@ -179,6 +179,8 @@ class AsyncStoreView:
     show = _in_thread(StoreView.show)
     dead = _in_thread(StoreView.dead)
     actions = _in_thread(StoreView.actions)
+    destinations = _in_thread(StoreView.destinations)
+    destination = _in_thread(StoreView.destination)
     status = _in_thread(StoreView.status)
 
 
@@ -225,6 +227,7 @@ class AsyncDeliveryQueue:
     cancel_many = _awaited(DeliveryQueue.cancel_many)
     requeue_many = _awaited(DeliveryQueue.requeue_many)
     set_destination = _awaited(DeliveryQueue.set_destination)
+    remove_destination = _awaited(DeliveryQueue.remove_destination)
     pause = _awaited(DeliveryQueue.pause)
     resume = _awaited(DeliveryQueue.resume)
     state = _awaited(DeliveryQueue.state)
@@ -233,6 +236,11 @@ class AsyncDeliveryQueue:
         """As `DeliveryQueue.action`."""
         queue = self._opened()
         return await queue.look(partial(queue.action, id))
+
+    async def destinations(self) -> dict[str, dict[str, Any]]:
+        """As `DeliveryQueue.destinations`."""
+        queue = self._opened()
+        return await queue.look(queue.destinations)
 
     def outcomes(self) -> Outcomes:
         """The outcomes of messages from this call on: `async for outcome in queue.outcomes()`.

@@ -6,12 +6,24 @@ Both give the same answers, each once it is on disk. This is for the command lin
 import time
 from pathlib import Path
 from typing import Final, TypeAlias
+from urllib.parse import quote
+
+import msgspec
 
 from tickwheel._native import StoreSnapshot, rfc_3339, store_owner
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import REFUSED_ACTIONS
-from tickwheel.delivery.model.entries import Act, Again, Answer, Pause, Requeue, Reschedule
+from tickwheel.delivery.model.entries import (
+    Act,
+    Again,
+    Answer,
+    Pause,
+    RemoveDestination,
+    Requeue,
+    Reschedule,
+    SetDestination,
+)
 from tickwheel.delivery.model.message import Cancel
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.observe.log import log_letters
@@ -21,6 +33,7 @@ from tickwheel.delivery.sinks import Destination
 
 _TIMEOUT_S: Final = 30
 _LOOK_EVERY_S: Final = 0.2
+Asked: TypeAlias = Cancel | Reschedule | Requeue | Again | Pause | SetDestination | RemoveDestination
 _KEEP_IDS_DAYS: Final = 36_500.0  # the longest: how long ids are kept is for the next deliverer to say
 
 
@@ -41,9 +54,13 @@ class StoreControl:
         settings = Settings(keep_ids_days=_KEEP_IDS_DAYS)
         self._running = Running(store, Destination.named(), settings, log_letters)
 
-    def ask(self, item: Cancel | Reschedule | Requeue | Again | Pause) -> Answer:
+    def ask(self, item: Asked) -> Answer:
         """The answer of the engine."""
         return self._answer(item)
+
+    def test(self, name: str) -> tuple[str, str | None, float] | None:
+        """What a test send to a destination brings; `None`: there is none."""
+        return self._running.engine.test_destination(name)
 
     def begin(self, act: Act) -> None:
         """The same id again goes on with that action."""
@@ -59,9 +76,11 @@ class StoreControl:
         """Nothing was sent."""
         self._running.close(_TIMEOUT_S)
 
-    def _answer(self, item: Cancel | Reschedule | Requeue | Again | Pause | Act) -> Answer:
+    def _answer(self, item: Asked | Act) -> Answer:
         [receipt] = self._running.engine.submit([item], format="item")
         [answer] = receipt.answers()
+        if answer is Answer.REFUSED and isinstance(item, RemoveDestination):
+            raise WrongUsage(f"{item.name} has messages: wait for them, or give --messages dead")
         if answer is Answer.REFUSED and not isinstance(item, Act):
             raise WrongUsage(": ".join(self._running.why_not_paused()))
         return answer  # type: ignore[return-value]  # it is no record
@@ -81,7 +100,7 @@ def _check_letters(store: Path) -> None:
 class HttpControl(ServerView):
     """Asks a `tickwheel serve`."""
 
-    def ask(self, item: Cancel | Reschedule | Requeue | Again | Pause) -> Answer:
+    def ask(self, item: Asked) -> Answer:
         """By the routes of `serve/http.py`."""
         match item:
             case Cancel(id, key):
@@ -94,7 +113,17 @@ class HttpControl(ServerView):
                 answer = self.request("POST", address("/again", id=id, key=key))
             case Pause(is_paused, key):
                 answer = self.request("POST", address("/pause" if is_paused else "/resume", key=key))
+            case SetDestination(name, settings):
+                answer = self.request("PUT", f"/destinations/{quote(name, safe='')}", msgspec.Raw(settings.encode()))
+            case RemoveDestination(name, dead):
+                path = f"/destinations/{quote(name, safe='')}"
+                answer = self.request("DELETE", address(path, messages="dead" if dead else None))
         return Answer(answer["state"])
+
+    def test(self, name: str) -> tuple[str, str | None, float] | None:
+        """As of `StoreControl`."""
+        answer = self.request("POST", f"/destinations/{quote(name, safe='')}/test")
+        return None if answer["state"] == "unknown" else (answer["state"], answer["error"], answer["took_ms"])
 
     def begin(self, act: Act) -> None:
         """The same id again is harmless."""

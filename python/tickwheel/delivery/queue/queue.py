@@ -24,6 +24,7 @@ from tickwheel.delivery.model.entries import (
     Letter,
     Look,
     Pause,
+    RemoveDestination,
     Requeue,
     Reschedule,
     SetDestination,
@@ -369,11 +370,11 @@ class DeliveryQueue:
         """Each has a destination in the store. One that has settings there keeps them."""
         if self._handlers is None:
             return
-        known = self._running.destinations()
         for name in self._handlers.names:
-            if not known.get(name, {"function": True}).get("function"):
+            known = self._running.view.destination(name)
+            if known is not None and not known.get("function"):
                 raise WrongUsage(f"the destination {name!r} is a webhook in this store: give the function another name")
-            if name not in known:
+            if known is None:
                 settings = msgspec.json.encode({"function": True, **self._handlers.limits(name)}).decode()
                 self._running.submit(SetDestination(name, settings), format="item").result()
 
@@ -383,7 +384,7 @@ class DeliveryQueue:
         url: str | None = None,
         *,
         headers: Mapping[str, str] | None = None,
-        secrets: Sequence[str] = (),
+        secrets: Sequence[str] | None = None,
         body: Literal["envelope", "payload"] | Mapping[str, Any] | Sequence[Any] = "envelope",
         certificates: str = "",
         rate: str | None = None,
@@ -399,10 +400,11 @@ class DeliveryQueue:
         The next send uses it. The store keeps it, with its secrets. Each has limits of its own, and none holds up
         another. `to` is a webhook too, for messages that name none, or `None`: then each message has to name one.
         `url`: as for `to`; addresses of this machine and of private networks are refused at the send. `secrets`: sign
-        each request. `body`: `"envelope"`, `"payload"` (the payload alone, and the name and times in headers
-        `Tickwheel-*`), or a template, as `{"text": "{{payload.name|nobody}}"}`. `certificates`: PEM, in place of those
-        of the system. `rate`: as `100/s`. What is left out is as for the queue. Errors: `BadRecord` for a name that is
-        not allowed, `WrongUsage` for a setting, or if `to` is no webhook.
+        each request; a change without them keeps those that are set, and `[]` takes them away. `body`: `"envelope"`,
+        `"payload"` (the payload alone, and the name and times in headers `Tickwheel-*`), or a template, as
+        `{"text": "{{payload.name|nobody}}"}`. `certificates`: PEM, in place of those of the system. `rate`: as `100/s`.
+        `paused`: its messages wait. What is left out is as for the queue, whatever it was before. Errors: `BadRecord`
+        for a name that is not allowed, `WrongUsage` for a setting, or if `to` is no webhook.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=None) as queue:
@@ -440,6 +442,30 @@ class DeliveryQueue:
             return answer
 
         return self._ask([SetDestination(name, settings)], set_now, format="item")
+
+    def remove_destination(self, name: str, *, dead: bool = False) -> Answer:
+        """Remove a named destination (D23), and return once this is on disk: `REMOVED`, or `UNKNOWN`.
+
+        `REFUSED`: it has messages. With `dead` these become dead letters, some at a time, beside delivery; what is
+        being sent in this moment may still arrive. Errors: `BadRecord` for a name that is not allowed.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=None) as queue:
+        ...     _ = queue.set_destination("acme", "https://acme.example/hooks")
+        ...     _ = queue.put("tea", "ready", delay_ms=60_000, destination="acme")
+        ...     queue.remove_destination("acme"), queue.remove_destination("acme", dead=True)
+        (<Answer.REFUSED: 'refused'>, <Answer.REMOVED: 'removed'>)
+        """
+        return self._ask([RemoveDestination(name, dead)], _the_one, format="item")
+
+    def destinations(self) -> dict[str, dict[str, Any]]:
+        """The settings of each named destination, by name, without secrets: `secrets_set` is when they were set."""
+        page = self.view.destinations(limit=1_000)
+        every = [*page.destinations]
+        while page.next is not None:
+            page = self.view.destinations(limit=1_000, cursor=page.next)
+            every += page.destinations
+        return {each["name"]: {name: value for name, value in each.items() if name != "name"} for each in every}
 
     def pause(self, key: str | None = None) -> None:
         """Send nothing more (D16), or nothing of a key, until `resume`, also after a restart; return once on disk.

@@ -4,6 +4,7 @@ import http.client
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
@@ -11,7 +12,7 @@ import msgspec
 
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.base.tls_errors import sentence, usual_context
-from tickwheel.delivery.sight import Action, Details, LetterPage, Page, StoreStatus
+from tickwheel.delivery.sight import Action, DestinationPage, Details, LetterPage, Page, StoreStatus
 from tickwheel.delivery.sinks.addresses import without_secrets
 
 _T = TypeVar("_T")
@@ -64,6 +65,15 @@ class ServerView:
     def dead(self, **which: Any) -> LetterPage:
         """A page of dead letters, the last one first. The arguments are those of `StoreView.dead`."""
         return self._show(address("/dead", **which), LetterPage)
+
+    def destinations(self, *, limit: int = 100, cursor: str | None = None) -> DestinationPage:
+        """A page of named destinations."""
+        return self._show(address("/destinations", limit=limit, cursor=cursor), DestinationPage)
+
+    def destination(self, name: str) -> Mapping[str, Any] | None:
+        """A named destination, or `None`."""
+        found: dict[str, Any] = self.request("GET", f"/destinations/{quote(name, safe='')}")
+        return None if found.get("state") == "unknown" else found
 
     def action(self, id_: str) -> Action:
         """As the server's store has it."""

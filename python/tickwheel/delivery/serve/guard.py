@@ -6,6 +6,7 @@ others. A request that needs no token, or has no valid one, never counts. It wai
 | request | right |
 |---|---|
 | `/hand-off`, `/hand-off/marks` | hand-off |
+| `/destinations`, and all below it | destinations |
 | `GET`, `HEAD` | read |
 | `POST /messages` | produce |
 | any other | control |
@@ -23,6 +24,7 @@ from tickwheel.delivery.serve.http_connection import IS_KNOWN
 from tickwheel.delivery.serve.problems import AGAIN, CLOSE, fault, json_response, problem
 from tickwheel.delivery.serve.tokens import Right
 
+_OF_THEIR_OWN: Final = {"hand-off": Right.HAND_OFF, "destinations": Right.DESTINATIONS}
 HEALTH: Final = ("/livez", "/readyz", "/healthz")
 """Paths that show only a word."""
 
@@ -109,9 +111,12 @@ def right_of(method: str, path: str) -> Right:
     (<Right.PRODUCE: 1>, <Right.CONTROL: 2>, <Right.READ: 4>)
     >>> right_of("POST", "/hand-off"), right_of("GET", "/hand-off/marks"), right_of("GET", "/messages/hand-off")
     (<Right.HAND_OFF: 8>, <Right.HAND_OFF: 8>, <Right.READ: 4>)
+    >>> right_of("GET", "/destinations"), right_of("PUT", "/destinations/acme")
+    (<Right.DESTINATIONS: 16>, <Right.DESTINATIONS: 16>)
     """
-    if path.partition("/")[2].partition("/")[0] == "hand-off":
-        return Right.HAND_OFF
+    first = path.partition("/")[2].partition("/")[0]
+    if first in _OF_THEIR_OWN:
+        return _OF_THEIR_OWN[first]
     if method in ("GET", "HEAD"):
         return Right.READ
     return Right.PRODUCE if (method, path) == ("POST", "/messages") else Right.CONTROL

@@ -1,7 +1,8 @@
 """Accepts messages over HTTP (rules D7, D11, D12). A message or a cancel is answered after its commit.
 
 `docs/openapi.yaml` describes each request with its answers. `arrow_bodies` takes Arrow streams, `actions` begins
-actions on many messages, `listing` answers with pages of messages, and `health`, `metrics` and `live` show the server.
+actions on many messages, `destinations` has those that messages name, `listing` answers with pages of messages, and
+`health`, `metrics` and `live` show the server.
 
 Any request may get 400, 401 without a token, 403 without its right (`guard.py`), 404, 405, 408, 413 and 503. Every body
 is JSON: the state of a message is `id, key, state`, an error is `reason, allowed`. An id is the rest of the path,
@@ -44,6 +45,7 @@ from tickwheel.delivery.serve.actions import Actions
 from tickwheel.delivery.serve.application import REQUESTS
 from tickwheel.delivery.serve.arrow_bodies import SOME, ArrowBodies, is_arrow
 from tickwheel.delivery.serve.bodies import Bodies
+from tickwheel.delivery.serve.destinations import Destinations
 from tickwheel.delivery.serve.health import health_routes
 from tickwheel.delivery.serve.listing import Listing
 from tickwheel.delivery.serve.live import Live
@@ -71,7 +73,8 @@ _NONE_OF_MANY = "; none of its messages was accepted"
 _ROUTES = (
     "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K or /message?id=I&key=K, GET /dead, GET /status,"
     " POST /requeue, POST /again?key=K or ?id=I, POST /hand-off, GET /hand-off/marks, GET or POST /actions,"
-    " GET /actions/{id}, POST /pause or /resume, also with ?key=K, GET /metrics, GET /livez, GET /readyz,"
+    " GET /actions/{id}, GET /destinations, PUT, GET or DELETE /destinations/{name}, POST /destinations/{name}/test,"
+    " POST /pause or /resume, also with ?key=K, GET /metrics, GET /livez, GET /readyz,"
     " GET / (a page), GET /events"
 )
 _NO_KEY = "no message without a key has this id yet, and one that comes is cancelled; one with a key needs ?key=K"
@@ -128,6 +131,7 @@ def app(running: Running, max_payload: int, bodies: Bodies, live: Live) -> ASGIA
         Route("/again", messages.again, methods=["POST"]),
         *messages.actions.routes,
         *messages.arrow.routes,
+        *messages.destinations.routes,
         Route("/pause", messages.pause, methods=["POST"]),
         Route("/resume", messages.pause, methods=["POST"]),
         Route("/metrics", show_metrics, methods=["GET"]),
@@ -148,6 +152,7 @@ class _Messages:
         self._max_payload = max_payload
         self._bodies = bodies
         self.actions = Actions(self._ask, running.view, pages, self._bodies)
+        self.destinations = Destinations(running, self._submitter.ask, pages, bodies, listing.destinations)
         self.arrow = ArrowBodies(running, self._submitter, max_payload, bodies)
         self._of_many = Threads("lines", 4, REQUESTS)
 

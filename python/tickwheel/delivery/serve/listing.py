@@ -18,6 +18,7 @@ from tickwheel.delivery.sight import NoStore, StoreStatus, StoreView
 
 _PARAMETERS: Final = ("state", "key", "destination", "due_from", "due_before", "limit", "cursor")
 _PARAMETERS_OF_DEAD: Final = ("destination", "limit", "cursor")
+_PARAMETERS_OF_A_PAGE: Final = ("limit", "cursor")
 
 
 class Listing:
@@ -39,7 +40,11 @@ class Listing:
 
     async def dead(self, request: Request) -> Response:
         """A page of dead letters."""
-        return await self._page(request, _PARAMETERS_OF_DEAD, self._view.dead)
+        return await self._page(request, _PARAMETERS_OF_A_PAGE, self._view.dead)
+
+    async def destinations(self, request: Request) -> Response:
+        """A page of named destinations."""
+        return await self._page(request, _PARAMETERS_OF_A_PAGE, self._view.destinations)
 
     async def status(self, request: Request) -> Response:
         """The store in figures: counted for one request at a time, as it takes a second for ten million messages."""

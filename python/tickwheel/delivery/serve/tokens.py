@@ -6,6 +6,7 @@ that begins with `#` is a comment, and so is what follows a space and a `#`:
     f2c9...e1  produce          # the shop
     07ab...94  control,read     # operators
     95d0...3b  hand-off         # Spark
+    c41b...08  destinations     # the shop's settings
 
 A token is compared in constant time with every token of the file. Only digests of tokens are kept.
 """
@@ -36,6 +37,8 @@ class Right(enum.Flag):
     """`GET`."""
     HAND_OFF = enum.auto()
     """Messages of a keeper, as Spark's hold, and how far their outcomes are on disk: `/hand-off`."""
+    DESTINATIONS = enum.auto()
+    """Where messages go: `/destinations`. No other right can send a payload to another address."""
 
 
 ALL: Final = ~Right(0)
@@ -100,7 +103,7 @@ def _entries(path: Path) -> list[tuple[bytes, Right]]:
 
 _FORM: Final = (
     f"write a token of {_LEAST} to {_MOST:,} letters, digits and signs on a line, and after a space its rights, of "
-    "produce, control, read and hand-off, separated by commas; openssl rand -hex 32 makes a token"
+    "produce, control, read, hand-off and destinations, separated by commas; openssl rand -hex 32 makes a token"
 )
 
 

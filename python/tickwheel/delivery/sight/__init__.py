@@ -7,7 +7,7 @@ Other code uses `view`, so Python, HTTP and the command line offer the same.
 """
 
 from tickwheel.delivery.sight.actions import Action
-from tickwheel.delivery.sight.destinations import Destinations, DestinationSeen
+from tickwheel.delivery.sight.destinations import DestinationPage, Destinations, DestinationSeen
 from tickwheel.delivery.sight.letters import LetterPage, LetterSeen
 from tickwheel.delivery.sight.messages import Details, Page, Rule, Seen, State
 from tickwheel.delivery.sight.status import InDoubt, KeyInDoubt, StoreStatus
@@ -15,6 +15,7 @@ from tickwheel.delivery.sight.view import NoStore, StoreView
 
 __all__ = [
     "Action",
+    "DestinationPage",
     "DestinationSeen",
     "Destinations",
     "Details",

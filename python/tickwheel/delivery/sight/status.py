@@ -105,7 +105,7 @@ def status_of(
         overdue=overdue,
         due_within=dict(zip(_AHEAD_S, due, strict=True)),
         in_doubt=in_doubt_of(db),
-        destinations=destinations() if destinations else destinations_of(db.destinations(None, SHOWN, now_ms)),
+        destinations=destinations() if destinations else destinations_of(db.destination_figures(None, SHOWN, now_ms)),
         file_size=size,
         log_size=log_size,
         **with_times(found),

@@ -1,14 +1,19 @@
 """`StoreView`: everything that can be seen of a store, each call at a moment of its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tickwheel._native import StoreSnapshot
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.model.bulk import Time, checked_text, range_of
 from tickwheel.delivery.sight.actions import Action, list_actions
-from tickwheel.delivery.sight.destinations import Destinations
+from tickwheel.delivery.sight.destinations import (
+    DestinationPage,
+    Destinations,
+    list_destinations,
+    show_destination,
+)
 from tickwheel.delivery.sight.letters import LetterPage, list_letters
 from tickwheel.delivery.sight.messages import Details, Filter, Page, State, list_messages, show_message
 from tickwheel.delivery.sight.status import StoreStatus, status_of
@@ -84,6 +89,16 @@ class StoreView:
         name = None if id is None else checked_text(id, "id")
         with _opened(self._store) as db:
             return list_actions(db, name)
+
+    def destinations(self, *, limit: int = 100, cursor: str | None = None) -> DestinationPage:
+        """A page of the named destinations, in the order of their names, without their secrets."""
+        with _opened(self._store) as db:
+            return list_destinations(db, limit=limit, cursor=cursor)
+
+    def destination(self, name: str) -> Mapping[str, Any] | None:
+        """The named destination, without its secrets; `None`: there is none."""
+        with _opened(self._store) as db:
+            return show_destination(db, name)
 
     def status(self, *, destinations: Callable[[], Destinations] | None = None) -> StoreStatus:
         """The store in figures. O(messages): about a second for ten million, two where dead letters were requeued.

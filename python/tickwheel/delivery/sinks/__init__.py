@@ -74,6 +74,8 @@ def open_sink(spec: str, webhook: Webhook | None = None) -> Opener:
         return Destination.http(spec, headers=webhook.headers, secrets=webhook.secrets, traced=is_tracing())
     if webhook is not None:
         raise WrongUsage(f"--webhook-header and --webhook-secret-file are only for {_WEBHOOK}: leave them out")
+    if spec == "named":
+        return Destination.named()
     if spec == "-" and sys.__stdout__ is None:
         raise WrongUsage("standard output is closed: open it, or name another destination, as file:PATH")
     if spec == "-":
@@ -98,7 +100,15 @@ def read_webhook_again(opener: Opener, spec: str, headers: Sequence[str], secret
 
 
 def _forms() -> str:
-    return ", ".join(["- (standard output)", "file:PATH", _WEBHOOK, *(kind.form for kind in _KINDS.values())])
+    return ", ".join(
+        [
+            "- (standard output)",
+            "file:PATH",
+            _WEBHOOK,
+            "named (those that messages name)",
+            *(kind.form for kind in _KINDS.values()),
+        ]
+    )
 
 
 def _module(kind: _Kind) -> Any:

@@ -67,6 +67,7 @@ class Served:
         certificates: Certificates | None = None,
         max_payload: int = MAX_PAYLOAD,
         to: Callable[[Delivery], object] | Destination | None = None,
+        allow_addresses: tuple[str, ...] = ("127.0.0.1",),
         max_attempts: int = 5,
         sink_timeout_s: float = 30,
         rate: str | None = None,
@@ -81,7 +82,7 @@ class Served:
                 sink_timeout_s=sink_timeout_s,
                 retry=Retry(max_attempts=max_attempts, first_ms=60_000),
                 rate=None if rate is None else Rate.of(rate),
-                allow_addresses=("127.0.0.1",),
+                allow_addresses=allow_addresses,
             ),
             lambda letters: None,
         )

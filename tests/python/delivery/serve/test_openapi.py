@@ -28,6 +28,7 @@ from tickwheel.delivery.serve.guard import right_of
 from tickwheel.delivery.serve.live import Live
 from tickwheel.delivery.serve.tokens import Right, Tokens, names_of
 from tickwheel.delivery.sight import Action, Details, LetterSeen, Rule, Seen, State, StoreStatus
+from tickwheel.delivery.sinks import Destination
 
 from .conftest import ARROW, Reply, Served
 
@@ -65,7 +66,7 @@ def address(operation: Operation, query: str = "") -> str:
     """With what it needs, and this query."""
     needed = "" if operation[1] != "/message" or query.startswith("id=") else "id=some"
     query = "&".join(filter(None, (needed, query)))
-    return operation[1].replace("{id}", "some") + (f"?{query}" if query else "")
+    return operation[1].replace("{id}", "some").replace("{name}", "some") + (f"?{query}" if query else "")
 
 
 def handed(id_: str) -> bytes:
@@ -89,6 +90,7 @@ def text_of(operation: Operation) -> bytes:
         ("PATCH", "/message"): {"delay_ms": FAR_MS},
         ("POST", "/requeue"): {"id": "some"},
         ("POST", "/actions"): {"kind": "cancel", "key": "none"},
+        ("PUT", "/destinations/{name}"): {"url": "https://a.example/"},
     }
     return json.dumps(bodies[operation]).encode() if operation in bodies else b""
 
@@ -151,7 +153,8 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
     }
     known = {
         ("GET", "/messages"): [*listing._PARAMETERS],
-        ("GET", "/dead"): [*listing._PARAMETERS_OF_DEAD],
+        **{("GET", path): [*listing._PARAMETERS_OF_A_PAGE] for path in ("/dead", "/destinations")},
+        ("DELETE", "/destinations/{name}"): ["messages"],
         ("POST", "/messages"): ["replace", "at_latest_ms"],
         **{(method, "/messages/{id}"): ["key"] for method in ("GET", "DELETE", "PATCH")},
         **{(method, "/message"): ["id", "key"] for method in ("GET", "DELETE", "PATCH")},
@@ -161,7 +164,7 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
     }
     assert {operation: names for operation, names in told.items() if names} == known
     values = {"state": "dead", "due_from": str(FAR_MS), "due_before": str(FAR_MS), "limit": "1", "replace": "true"}
-    values |= {"key": "k", "at_latest_ms": "1"}
+    values |= {"key": "k", "at_latest_ms": "1", "messages": "dead"}
     for operation, names in told.items():
         for name in names:
             text = f"{name}={values.get(name, '1')}" + ("&replace=true" if name == "at_latest_ms" else "")
@@ -195,9 +198,11 @@ def test_a_body_has_the_members_of_the_code_and_no_others__D14(schema: str, stru
 
 
 def test_it_has_every_word_that_an_answer_may_have__D7_D14() -> None:
-    of_others = {Answer.CONFLICT, Answer.REFUSED, Answer.PAUSED, Answer.RESUMED}  # a `Problem`, and `Sending`
+    of_others = {Answer.CONFLICT, Answer.REFUSED, Answer.PAUSED, Answer.RESUMED, Answer.REMOVED}  # they have their own
     assert set(SCHEMAS["Answer"]["enum"]) == {str(answer) for answer in set(Answer) - of_others}
     assert set(SCHEMAS["Sending"]["properties"]["state"]["enum"]) == {Answer.PAUSED, Answer.RESUMED}
+    told = set(SCHEMAS["StateOfDestination"]["properties"]["state"]["enum"])
+    assert told == {*REPLIES["set_destination"], *REPLIES["remove_destination"]} - {Answer.REFUSED}
     assert set(SCHEMAS["Tried"]["properties"]["state"]["enum"]) == set(REPLIES["again"])
     assert set(SCHEMAS["State"]["enum"]) == set(State)
     assert set(SCHEMAS["Action"]["properties"]["kind"]["enum"]) == set(ActionKind)
@@ -213,6 +218,8 @@ def test_every_answer_that_it_describes_is_given_and_is_so__D11_D12(
         try_one_that_is_away(served, seeing)
         send_too_much_and_too_slowly(served, seeing, monkeypatch)
         ask_for_too_much_at_a_time(served, seeing)
+    with serving(tmp_path / "named", to=Destination.named()) as served:
+        set_and_remove(served, seeing)
     with serving(tmp_path / "guarded", tokens=TOKENS) as served:
         ask_without_the_right(served, seeing)
     with serving(tmp_path / "global", order="global") as served:
@@ -324,9 +331,41 @@ def go_through(served: Served, seeing: Seeing) -> None:
     ask("POST", "/resume", 200, at="/resume?key=k")
     ask("POST", "/resume", 400, at="/resume?key=")
     ask("POST", "/resume", 200)
+    ask("PUT", "/destinations/{name}", 409, {"url": "https://a.example/"}, "/destinations/a")
     ask("POST", "/requeue", 404, {"id": "none"})
     ask("POST", "/requeue", 409, {"id": "late"})
     ask("POST", "/requeue", 400, {"key": "k"})
+
+
+def set_and_remove(served: Served, seeing: Seeing) -> None:
+    """Destinations, on a server that has some."""
+
+    def ask(method: str, path: str, status: int, body: object = None, of: str = "/destinations/{name}") -> Any:
+        reply = served.ask(method, path, body)
+        assert reply.status == status, (method, path, reply)
+        return seeing.check((method, of), reply).body
+
+    settings = {"url": "https://a.example/", "secrets": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], "waits_s": [1]}
+    ask("PUT", "/destinations/a", 201, settings)
+    ask("PUT", "/destinations/a", 200, settings | {"headers": {"x": "y"}, "paused": True})
+    ask("PUT", "/destinations/a", 422, {"url": "nowhere"})
+    ask("PUT", "/destinations/a%20b", 400, settings)
+    ask("GET", "/destinations/a", 200)
+    ask("GET", "/destinations/b", 404)
+    ask("GET", "/destinations/a?x=1", 400)
+    ask("GET", "/destinations?limit=1", 200, of="/destinations")
+    ask("GET", "/destinations?limit=0", 400, of="/destinations")
+    served.ask("PUT", "/destinations/inside", {"url": "http://127.0.0.1:9/"})
+    told = ask("POST", "/destinations/inside/test", 200, of="/destinations/{name}/test")
+    assert told["state"] == "unanswered"
+    assert "inside" in told["error"]
+    ask("POST", "/destinations/b/test", 404, of="/destinations/{name}/test")
+    ask("POST", "/destinations/a/test?x=1", 400, of="/destinations/{name}/test")
+    served.ask("POST", "/messages", {"id": "one", "due": FAR_MS, "destination": "a"})
+    ask("DELETE", "/destinations/a", 409)
+    ask("DELETE", "/destinations/a?messages=kept", 400)
+    ask("DELETE", "/destinations/a?messages=dead", 200)
+    ask("DELETE", "/destinations/a", 404)
 
 
 def send_the_examples(served: Served, seeing: Seeing) -> None:
@@ -393,7 +432,7 @@ def ask_for_too_much_at_a_time(served: Served, seeing: Seeing) -> None:
 
 
 def ask_without_the_right(served: Served, seeing: Seeing) -> None:
-    weaker = {"read": b"p", "produce": b"r", "control": b"r", "hand-off": b"p"}
+    weaker = {"read": b"p", "produce": b"r", "control": b"r", "hand-off": b"p", "destinations": b"c"}
     for operation, told in OPERATIONS.items():
         if operation in OPEN:
             continue

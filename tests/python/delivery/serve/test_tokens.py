@@ -69,7 +69,7 @@ def test_a_file_without_a_token_is_refused__D12(content: bytes, tmp_path: Path) 
 def test_a_right_that_is_none_is_refused_by_its_place_and_not_shown__D12(tmp_path: Path) -> None:
     path = token_file(tmp_path, TOKEN + b" read,not-for-other-eyes-either")
     with pytest.raises(
-        WrongUsage, match=r"line 1: right 2 is not known: .* produce, control, read and hand-off"
+        WrongUsage, match=r"line 1: right 2 is not known: .* produce, control, read, hand-off and destinations"
     ) as refused:
         read_tokens(path)
     assert "eyes" not in str(refused.value)

@@ -11,6 +11,8 @@ use crate::group::items::{Answer, Failing, Item};
 use crate::message::incoming::Incoming;
 use crate::message::{Cancel, Message, Reschedule, check_name, checked, checked_destination, ms_of};
 use crate::run::settings::check_destination;
+#[cfg(feature = "http")]
+use crate::sinks::Verdict;
 use crate::sinks::named::NamedSettings;
 
 /// Control.
@@ -95,7 +97,7 @@ impl Deliverer {
         }
     }
 
-    /// The named destinations, with their settings but without their secrets: give them again with a change.
+    /// The named destinations, with their settings but without their secrets. A change without secrets keeps them.
     ///
     /// ```
     /// # use tickwheel_delivery::{Deliverer, Destination};
@@ -110,6 +112,43 @@ impl Deliverer {
     /// The deliverer is closed.
     pub fn destinations(&self) -> Result<BTreeMap<String, NamedSettings>, DeliveryError> {
         self.running.engine().destinations()
+    }
+
+    /// Removes a named destination: [`Answer::Removed`], or [`Answer::Unknown`]. [`Answer::Refused`]: it has messages. With
+    /// `dead` these become dead letters, some at a time. What is being sent in this moment may still arrive.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::{Answer, Deliverer, Destination};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), Destination::named())?;
+    /// assert_eq!(deliverer.remove_destination("acme", false)?, Answer::Unknown);
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if no destination can have this name. Otherwise the error that ended the run.
+    pub fn remove_destination(&self, name: &str, dead: bool) -> Result<Answer, DeliveryError> {
+        self.ask(Item::RemoveDestination { name: checked_destination(name).map_err(usage)?, dead })
+    }
+
+    /// Sends a test message to a named destination, without the store: its key and its id are `test`. Returns what came back,
+    /// and how long it took; `None` if no destination has this name.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::{Deliverer, Destination};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), Destination::named())?;
+    /// assert_eq!(deliverer.test_destination("acme")?, None);
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The deliverer is closed, or the system gives no thread.
+    #[cfg(feature = "http")]
+    pub fn test_destination(&self, name: &str) -> Result<Option<(Verdict, Duration)>, DeliveryError> {
+        self.running.engine().test_destination(name)
     }
 
     /// Gives a waiting message another due time, rounded up to the millisecond: [`Answer::Rescheduled`], or the reason

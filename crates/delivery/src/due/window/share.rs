@@ -79,6 +79,11 @@ impl Window {
         id
     }
 
+    /// Whether messages of the destination with this number are in memory.
+    pub(crate) fn has_some_of(&self, id: i64) -> bool {
+        self.share_numbered(id).is_some_and(|share| self.share(share).messages > 0)
+    }
+
     /// From now on messages are read.
     pub(crate) fn start(&mut self) {
         for share in &mut self.shares {

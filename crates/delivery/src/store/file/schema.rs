@@ -114,11 +114,12 @@ CREATE TABLE attempts (
 CREATE INDEX attempts_by_next ON attempts (share, next_ms);
 CREATE TABLE destinations (
     share INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again
-    name TEXT NOT NULL UNIQUE,
-    settings TEXT NOT NULL, -- JSON
+    name TEXT NOT NULL,
+    settings TEXT NOT NULL, -- JSON; empty: it was removed, and messages of it are not yet dead letters
     set_ms INTEGER NOT NULL
 );
 CREATE INDEX paused_destinations ON destinations (name) WHERE CASE WHEN settings <> '' THEN settings ->> 'paused' END;
+CREATE UNIQUE INDEX destinations_by_name ON destinations (name) WHERE settings <> '';
 CREATE TABLE cursors (share INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE held_back (lane INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE days (from_ms INTEGER PRIMARY KEY, last_n INTEGER NOT NULL);

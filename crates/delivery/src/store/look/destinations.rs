@@ -88,7 +88,7 @@ pub(crate) type NearByShare = FxHashMap<i64, Near>;
 impl Snapshot {
     /// The destinations with these names, as far as there are any. Without names: `limit` of them. Those whose messages are
     /// overdue for longest come first, then the others by name. O(messages).
-    pub fn destinations(
+    pub fn destination_figures(
         &self,
         names: Option<&[String]>,
         limit: usize,

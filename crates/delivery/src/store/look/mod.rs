@@ -5,7 +5,7 @@
 //! | `snapshot.rs` | one moment of a store, for the questions of the files below |
 //! | `message.rs` | a message, and the search for one by its name |
 //! | `messages.rs` | pages of messages: open, recurring, ended |
-//! | `troubles.rs` | keys that fail, dead letters, actions on many messages |
+//! | `troubles.rs` | keys that fail, dead letters, actions on many messages, destinations |
 //! | `figures.rs` | counts: of a store now, and for a report |
 //! | `destinations.rs` | the named destinations, with how much waits for each |
 //! | `analysis.rs` | lateness, and all messages in slices |

@@ -1,11 +1,12 @@
 //! What an operator has to deal with: the keys that have been without success for longest, the dead letters that the store
-//! has kept, and the last actions on many messages (rules D14, D16).
+//! has kept, the last actions on many messages, and the named destinations (rules D14, D16, D23).
 
 #![expect(clippy::missing_errors_doc, reason = "each fails if the store can't be read: see `Snapshot`")]
 
 use std::collections::{BinaryHeap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::{Map, Value};
 
 use super::messages::page_of;
 use super::snapshot::{Snapshot, optional_text, text};
@@ -207,6 +208,19 @@ impl Snapshot {
             let name_bytes = |seen: &ActionSeen| seen.id.len() + seen.filter.size();
             Ok::<_, rusqlite::Error>(page_of(select.query_map(params![id], action)?, MOST_ACTIONS, name_bytes)?.0)
         })
+    }
+}
+
+impl Snapshot {
+    /// Named destinations from this name on, in the order of their names: each with its settings in JSON, without secrets.
+    pub fn destinations(&self, from: &str, limit: usize) -> Result<Vec<(String, String)>, DeliveryError> {
+        let query = "SELECT name, settings FROM destinations WHERE settings <> '' AND name >= ? ORDER BY name LIMIT ?";
+        let shown = |row: &Row<'_>| {
+            let mut settings: Map<String, Value> = serde_json::from_str(&text(row, 1)?).unwrap_or_default();
+            settings.remove("secrets");
+            Ok((text(row, 0)?, Value::Object(settings).to_string()))
+        };
+        self.ask(|db| rows(db, query, params![from, limit as i64], shown))
     }
 }
 

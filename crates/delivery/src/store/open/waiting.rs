@@ -36,7 +36,12 @@ impl Store {
 
     /// Whether the message has no outcome.
     pub(crate) fn is_open(&self, known: &Known) -> Result<bool> {
-        Ok(known.outcome.is_none() && (self.near.has(known.seq) || is_waiting(&self.db, (known.due_ms, known.seq))?))
+        Ok(known.outcome.is_none() && self.is_open_at((known.due_ms, known.seq))?)
+    }
+
+    /// The same for a message whose outcome, if it has one, is delivery.
+    pub(crate) fn is_open_at(&self, position: Position) -> Result<bool> {
+        Ok(self.near.has(position.1) || is_waiting(&self.db, position)?)
     }
 
     /// The first due time in `waiting`.

@@ -28,10 +28,10 @@ use crate::engine::inspect;
 use crate::engine::recording::{EventColumns, columns};
 use crate::tools::fork::{ProcessOwned, fork_epoch};
 use crate::tools::native_lock::{SIGNAL_CHECK_US, attach};
-use tickwheel_delivery::DeliveryError;
 use tickwheel_delivery::internal::{
     Answers, DueClock, Engine, OpenSink, Opened, Ownership, Running, Settings, Ticket, is_open_here,
 };
+use tickwheel_delivery::{DeliveryError, Verdict};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
@@ -214,12 +214,6 @@ impl DeliveryEngine {
         counts_to_python(py, &self.ask(py, Engine::summary)?)
     }
 
-    /// The named destinations, each with its settings in JSON, without secrets.
-    fn destinations(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
-        let found = self.try_ask(py, Engine::destinations)?;
-        Ok(found.into_iter().map(|(name, it)| (name, it.to_json())).collect())
-    }
-
     /// `p50, p99, p999, max` of the lateness in milliseconds; known once it is closed.
     fn percentiles(&self, py: Python<'_>) -> PyResult<[Option<f64>; 4]> {
         let it = self.ask(py, Engine::percentiles)?;
@@ -312,6 +306,23 @@ impl DeliveryEngine {
     #[getter]
     fn name(&self) -> &'static str {
         "deliver"
+    }
+
+    /// Sends a test message to a named destination: how it ended, what came back, and how long it took in milliseconds.
+    fn test_destination(&self, py: Python<'_>, name: &str) -> PyResult<Option<(&'static str, Option<String>, f64)>> {
+        let found = self.try_ask(py, |engine| engine.test_destination(name))?;
+        Ok(found.map(|(verdict, took)| {
+            let (state, reason) = match verdict {
+                Verdict::Delivered => ("accepted", None),
+                Verdict::Refused(reason) | Verdict::Impossible(reason) => ("refused", Some(reason)),
+                Verdict::Failed { reason, .. } => ("failed", Some(reason)),
+                Verdict::Unanswered { reason, .. } | Verdict::Unreachable { reason, .. } => {
+                    ("unanswered", Some(reason))
+                }
+                Verdict::NotTried => ("unanswered", None),
+            };
+            (state, reason, took.as_secs_f64() * 1_000.0)
+        }))
     }
 
     /// Why the destination is down, if it is.

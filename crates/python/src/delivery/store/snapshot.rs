@@ -70,14 +70,14 @@ impl StoreSnapshot {
     }
 
     /// How many named destinations there are, and those with these names, or `limit` of them.
-    fn destinations<'py>(
+    fn destination_figures<'py>(
         &self,
         py: Python<'py>,
         names: Option<Vec<String>>,
         limit: usize,
         now_ms: i64,
     ) -> PyResult<Destinations<'py>> {
-        seen_to_python(py, self.ask(py, |snapshot| snapshot.destinations(names.as_deref(), limit, now_ms))?)
+        seen_to_python(py, self.ask(py, |snapshot| snapshot.destination_figures(names.as_deref(), limit, now_ms))?)
     }
 
     /// How many keys are paused.
@@ -175,6 +175,11 @@ impl StoreSnapshot {
             Ok(action)
         };
         found.into_iter().map(action).collect()
+    }
+
+    /// Named destinations from this name on: name, and settings in JSON without secrets.
+    fn destinations(&self, py: Python<'_>, first: &str, limit: usize) -> PyResult<Vec<(String, String)>> {
+        self.ask(py, |snapshot| snapshot.destinations(first, limit))
     }
 
     /// Counts of a report.

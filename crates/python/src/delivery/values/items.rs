@@ -20,8 +20,8 @@ const ENTRIES: &str = "tickwheel.delivery.model.entries";
 /// For how long a cancel may be remembered: as long as ids may be kept.
 const MOST_DAYS: u32 = 36_500;
 
-/// Reads a message, a `Cancel`, `Reschedule`, `Requeue`, `Act`, `Pause`, `Again`, `SetDestination`, `Look` or
-/// `Progress`.
+/// Reads a message, a `Cancel`, `Reschedule`, `Requeue`, `Act`, `Pause`, `Again`, `SetDestination`,
+/// `RemoveDestination`, `Look` or `Progress`.
 ///
 /// Errors: `TypeError` for anything else; `BadRecord`; `WrongUsage` for what is no message.
 pub(crate) fn entry_of(item: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<Entry> {
@@ -58,6 +58,10 @@ pub(crate) fn entry_of(item: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<
         let name = checked_destination(&name).map_err(|bad| bad_record(py, &bad))?;
         check_destination(&settings).map_err(|error| failures::to_python(py, &error))?;
         Item::SetDestination { name, settings }
+    } else if item.is_exact_instance(imported!(py, ENTRIES, "RemoveDestination")?) {
+        let (name, dead): (String, bool) =
+            (item.getattr(intern!(py, "name"))?.extract()?, item.getattr(intern!(py, "dead"))?.extract()?);
+        Item::RemoveDestination { name: checked_destination(&name).map_err(|bad| bad_record(py, &bad))?, dead }
     } else if item.is_instance(imported!(py, ENTRIES, "Look")?)? {
         let (id, key) = name_of(item)?;
         Item::Look { id, key }

@@ -28,9 +28,9 @@ fn each_message_goes_where_it_says_with_what_is_set_for_there__d23() {
     let deliverer = here().open(folder.path().join("s.db"), Destination::named()).unwrap();
     let headers = BTreeMap::from([("x-team".to_owned(), "17".to_owned())]);
     assert_eq!(deliverer.set_destination("left", &NamedSettings { headers, ..at(&left) }).unwrap(), Answer::Accepted);
-    let secrets = vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()];
+    let secrets = Some(vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()]);
     deliverer.set_destination("right", &NamedSettings { secrets, ..at(&right) }).unwrap();
-    assert!(deliverer.destinations().unwrap()["right"].secrets.is_empty(), "secrets are only written");
+    assert!(deliverer.destinations().unwrap()["right"].secrets.is_none(), "secrets are only written");
     assert_eq!(deliverer.put(now("a").to("left")).unwrap(), Answer::Accepted);
     assert_eq!(deliverer.put(now("a").to("left")).unwrap(), Answer::Duplicate);
     assert_eq!(deliverer.put(now("a").to("right")).unwrap(), Answer::Conflict, "where it goes is content");
@@ -101,7 +101,7 @@ fn a_setting_that_is_not_allowed_is_told_and_no_secret_is_shown__d23() {
         (NamedSettings { rate: Some("fast".to_owned()), ..good() }, "write it as 100/s"),
         (NamedSettings { concurrency: Some(0), ..good() }, "concurrency is 0"),
         (NamedSettings { sink_timeout_s: Some(0.0), ..good() }, "sink-timeout is 0"),
-        (NamedSettings { secrets: vec!["s3cret".to_owned()], ..good() }, "secret"),
+        (NamedSettings { secrets: Some(vec!["s3cret".to_owned()]), ..good() }, "secret"),
         (NamedSettings { body: NamedBody::Template("{".to_owned()), ..good() }, "the body is not JSON"),
         (NamedSettings { body: NamedBody::Template("[\"{{name}}\"]".to_owned()), ..good() }, "allowed: id, key, due"),
         (NamedSettings { certificates: "s3cret".to_owned(), ..good() }, "have no certificate in PEM"),
@@ -139,7 +139,7 @@ fn a_body_is_what_is_set_there_and_is_signed_as_it_is_sent__d23() {
         deliverer
             .set_destination(
                 "here",
-                &NamedSettings { body: body.clone(), secrets: vec![secret.into()], ..at(&receiver) },
+                &NamedSettings { body: body.clone(), secrets: Some(vec![secret.into()]), ..at(&receiver) },
             )
             .unwrap();
         assert_eq!(deliverer.destinations().unwrap()["here"].body, body, "it comes back as it was set");

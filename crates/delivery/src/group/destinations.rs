@@ -1,0 +1,128 @@
+//! Named destinations are set and removed (D23). A removed one takes no message and sends none. Its messages become dead
+//! letters, some in each group, and what is being sent in the moment of the removal may still arrive.
+
+use super::Group;
+use super::bulk::CHANGE;
+use crate::due::window::State;
+use crate::group::items::Answer;
+use crate::group::running_actions::Removing;
+use crate::message::record::record_of;
+use crate::sinks::TakesNamed;
+use crate::sinks::named::NamedSettings;
+use crate::store::{Done, Letter, Outcome, Position, Result};
+
+/// About how many bytes of messages one group makes dead letters of.
+const BYTES: usize = 4 << 20;
+
+impl Group<'_> {
+    /// `settings`: JSON, checked.
+    pub(super) fn set_destination(&mut self, name: &str, settings: &str) -> Result<Answer> {
+        if self.takes_named == TakesNamed::No {
+            return Ok(Answer::Refused);
+        }
+        let read = |json: &str| serde_json::from_str::<NamedSettings>(json);
+        let before = self.store.destination(name).map(|it| read(&it.settings).unwrap_or_default());
+        let is_new = before.is_none();
+        let after = read(settings).expect("it was checked").after(before, self.now_ms);
+        let after = serde_json::to_string(&after).expect("it is plain data");
+        self.destinations.push(self.store.set_destination(name, &after, self.now_ms)?);
+        Ok(if is_new { Answer::Accepted } else { Answer::Replaced })
+    }
+
+    /// `dead`: its messages become dead letters. Otherwise it stays if it has some.
+    pub(super) fn remove_destination(&mut self, name: &str, dead: bool) -> Result<Answer> {
+        let Some(share) = self.store.destination(name).map(|it| it.share) else { return Ok(Answer::Unknown) };
+        if !dead && self.has_messages(share)? {
+            return Ok(Answer::Refused);
+        }
+        self.destinations.push(self.store.remove_destination(share)?);
+        self.actions.removing.get_or_insert_with(|| Removing::of(share));
+        Ok(Answer::Removed)
+    }
+
+    fn has_messages(&self, share: i64) -> Result<bool> {
+        let is_in_memory = self.dispatcher.lock().window.has_some_of(share);
+        Ok(is_in_memory || !self.store.plan(share, (i64::MIN, 0), i64::MAX, 1)?.is_empty())
+    }
+
+    /// Makes dead letters of some messages of the first destination that was removed.
+    pub(crate) fn bury(&mut self) -> Result<()> {
+        let Some(mut removing) = self.actions.removing.take() else { return Ok(()) };
+        let share = removing.share;
+        let looks_at_rows = removing.slots.is_none();
+        let found = match removing.slots {
+            None => self.rows_to_bury(&mut removing)?,
+            Some(from) => {
+                let in_window = self.dispatcher.lock().window.share_numbered(share);
+                let (near, next) = self.near_ones(from, |entry| Some(entry.share) == in_window);
+                removing.slots = next;
+                near
+            }
+        };
+        self.bury_each(&mut removing, &found)?;
+        removing.has_more = true;
+        if found.is_empty() && looks_at_rows {
+            {
+                let dispatcher = self.dispatcher.lock();
+                let is_sending = |seq: i64| dispatcher.state_of(seq).is_some_and(|it| it.0 == State::Sending);
+                removing.sending.retain(|seq| is_sending(*seq));
+            }
+            removing.has_more = removing.sending.is_empty();
+            if removing.has_more && !self.has_messages(share)? {
+                self.store.forget_destination(share)?;
+                self.actions.removing = self.store.removed_destination().map(|it| Removing::of(it.share));
+                return Ok(());
+            }
+            if removing.has_more {
+                (removing.at, removing.slots) = ((i64::MIN, 0), Some(0)); // another round
+            }
+        }
+        self.actions.removing = Some(removing);
+        Ok(())
+    }
+
+    fn rows_to_bury(&self, removing: &mut Removing) -> Result<Vec<Position>> {
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        for row in self.store.plan(removing.share, removing.at, i64::MAX, CHANGE)? {
+            removing.at = (row.due_ms, row.seq);
+            found.push(removing.at);
+            bytes += row.size as usize;
+            if bytes > BYTES {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn bury_each(&mut self, removing: &mut Removing, found: &[Position]) -> Result<()> {
+        let mut done = Vec::with_capacity(found.len());
+        for position in found {
+            match self.take_back_at(*position, Outcome::Dead)? {
+                Ok(left) => done.push(Done {
+                    attempts: left.tried.map_or(0, |it| it.attempts),
+                    redelivered: left.redelivered,
+                    ..self.done(position.1, position.0, Outcome::Dead)
+                }),
+                Err(Answer::Delivering) => removing.sending.push(position.1),
+                Err(_) => {} // its outcome is known
+            }
+        }
+        let messages = self.store.bodies(&done.iter().map(|it| it.seq).collect::<Vec<_>>())?;
+        self.letters.extend(done.iter().map(|it| {
+            let message = &messages[&it.seq];
+            let name = message.body.destination().unwrap_or_default();
+            Letter {
+                source: "delivery".to_owned(),
+                line: it.seq,
+                reason: format!("its destination {name} was removed"),
+                allowed: "a destination that is set: set it again, and requeue this".to_owned(),
+                record: record_of(message),
+            }
+        }));
+        self.finish(&done)?;
+        self.taken_back.extend(done.iter().map(|it| (it.seq, None)));
+        self.counts.dead_letters += done.len() as u64;
+        self.counts.undeliverable += done.len() as u64;
+        Ok(())
+    }
+}

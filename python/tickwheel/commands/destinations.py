@@ -1,0 +1,203 @@
+"""`tickwheel destinations`: the webhooks that messages name (D23), of a store at rest or of a server."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from tickwheel.commands.control import control_of, targeted
+from tickwheel.commands.durations import Duration
+from tickwheel.commands.options import FILE, waits_of
+from tickwheel.commands.printing import say
+from tickwheel.commands.sight import as_json, looks, of_page, print_fields, print_json, print_table, view_of
+
+if TYPE_CHECKING:
+    from tickwheel.delivery.model.entries import Answer
+
+
+@click.group()
+def destinations() -> None:
+    """Set, list, show, remove, pause, resume or test the destinations that messages name."""
+
+
+_name = click.argument("name", metavar="NAME")
+_looks = partial(looks, group=destinations)
+
+
+def _command(command: Callable[..., None]) -> click.Command:
+    made = targeted(command)
+    destinations.add_command(made)
+    return made
+
+
+@_command
+@_name
+@click.option(
+    "--url",
+    metavar="URL",
+    required=True,
+    help="Where messages go: http or https. {key} and {id} in its path or query are those of the message.",
+)
+@click.option(
+    "--webhook-header",
+    "headers",
+    metavar="'NAME: VALUE'",
+    multiple=True,
+    help="Send this header too. VALUE may be env:VARIABLE or file:PATH, which are read here and now, so that "
+    "no secret is on the command line. Repeat it for more.",
+)
+@click.option(
+    "--webhook-secret-file",
+    "secret_file",
+    metavar="FILE",
+    type=FILE,
+    help="Sign each request by the secrets in FILE, each on its line. Without it those that are set stay.",
+)
+@click.option("--no-secrets", is_flag=True, help="Take the secrets away.")
+@click.option("--rate", metavar="N/s", help="At most so many messages, as 100/s, 30/min, 500/h or 1/day.")
+@click.option("--concurrency", metavar="N", type=int, help="At most so many requests at a time.")
+@click.option("--spare", metavar="N", type=int, help="So many more that take long, or whose key is in doubt.")
+@click.option(
+    "--waits",
+    "waits_s",
+    metavar="DURATION,...",
+    callback=waits_of,
+    help="The waits after attempts that were not accepted, as 5s,5m,30m. The last one is repeated.",
+)
+@click.option(
+    "--sink-timeout", "sink_timeout_s", metavar="DURATION", type=Duration(), help="The longest wait for an answer."
+)
+@click.option("--paused", is_flag=True, help="Its messages wait.")
+def set_(
+    target: str,
+    access: dict[str, Any],
+    name: str,
+    headers: Sequence[str],
+    secret_file: Path | None,
+    no_secrets: bool,
+    **settings: Any,
+) -> None:
+    """Set the destination NAME, or change it.
+
+    What is left out is as for all others, whatever it was before. Only secrets stay.
+    """
+    from tickwheel.delivery.base.errors import WrongUsage
+    from tickwheel.delivery.sinks import Webhook
+
+    if no_secrets and secret_file:
+        raise click.UsageError("--no-secrets takes the secrets away, and --webhook-secret-file sets some: give one")
+    webhook = Webhook.read(headers, secret_file) or Webhook()
+    settings["headers"] = dict(webhook.headers)
+    if len(settings["headers"]) < len(webhook.headers):
+        raise WrongUsage("--webhook-header has a name twice: a destination sends each header once")
+    settings["secrets"] = [*webhook.secrets] if secret_file or no_secrets else None
+    answer = _set(target, access, name, settings)
+    say(f"{name}: {'changed' if answer == 'replaced' else 'set'}.")
+
+
+@_command
+@_name
+def pause(target: str, access: dict[str, Any], name: str) -> None:
+    """Send nothing to the destination NAME until it is resumed. Its messages wait."""
+    _set(target, access, name, {**_shown(target, access, name), "paused": True})
+    say(f"{name}: paused. To go on: tickwheel destinations resume {target} {name}")
+
+
+@_command
+@_name
+def resume(target: str, access: dict[str, Any], name: str) -> None:
+    """Send to the destination NAME again."""
+    _set(target, access, name, {**_shown(target, access, name), "paused": False})
+    say(f"{name}: resumed.")
+
+
+@_command
+@_name
+@click.option(
+    "--messages",
+    type=click.Choice(["dead"]),
+    help="Make dead letters of its messages. Without it, a destination with messages stays.",
+)
+def remove(target: str, access: dict[str, Any], name: str, messages: str | None) -> None:
+    """Remove the destination NAME. Exit code 1: there is none.
+
+    If TARGET is a file, its messages become dead letters in the next run.
+    """
+    from tickwheel.delivery.model.entries import Answer, RemoveDestination
+
+    with closing(control_of(target, access)) as control:
+        answer = control.ask(RemoveDestination(name, messages is not None))
+    if answer is Answer.UNKNOWN:
+        _none(name)
+    say(f"{name}: removed.")
+
+
+@_command
+@_name
+def test(target: str, access: dict[str, Any], name: str) -> None:
+    """Send a test message to the destination NAME, and say what came back. Exit code 1: it was not accepted.
+
+    From a file, addresses on private networks and on this machine are refused.
+    """
+    with closing(control_of(target, access)) as control:
+        found = control.test(name)
+    if found is None:
+        _none(name)
+    state, error, took_ms = found
+    say(f"{name}: {state} after {took_ms:,.0f} ms" + (f": {error}" if error else "."), err=state != "accepted")
+    sys.exit(state != "accepted")
+
+
+@_looks
+@of_page
+@as_json
+def list_(target: str, access: dict[str, Any], limit: int, cursor: str | None, as_json: bool) -> None:
+    """List the destinations, in the order of their names."""
+    with view_of(target, access) as view:
+        page = view.destinations(limit=limit, cursor=cursor)
+    if as_json:
+        print_json(page)
+        return
+    rows = [(it["name"], it["url"], it.get("rate"), "paused" if it.get("paused") else None) for it in page.destinations]
+    print_table(("name", "url", "rate", "state"), rows, page.next)
+
+
+@_looks
+@_name
+@as_json
+def show(target: str, access: dict[str, Any], name: str, as_json: bool) -> None:
+    """Show the settings of the destination NAME, without its secrets. Exit code 1: there is none."""
+    found = _shown(target, access, name)
+    if as_json:
+        print_json({"name": name, **found})
+        return
+    parts = {"headers": [f"{each}: {value}" for each, value in found.get("headers", {}).items()]}
+    parts["waits_s"] = [str(wait) for wait in found.get("waits_s", ())]
+    print_fields({"name": name, **found, **parts})
+
+
+def _shown(target: str, access: dict[str, Any], name: str) -> Mapping[str, Any]:
+    with view_of(target, access.copy()) as view:
+        found = view.destination(name)
+    if found is None:
+        _none(name)
+    return {each: value for each, value in found.items() if each != "name"}
+
+
+def _set(target: str, access: dict[str, Any], name: str, settings: Mapping[str, Any]) -> "Answer":
+    import msgspec
+
+    from tickwheel.delivery.model.entries import SetDestination
+
+    given = {each: value for each, value in settings.items() if value is not None}
+    with closing(control_of(target, access)) as control:
+        return control.ask(SetDestination(name, msgspec.json.encode(given).decode()))
+
+
+def _none(name: str) -> NoReturn:
+    say(f"There is no destination {name!r}.", err=True)
+    sys.exit(1)

@@ -1,0 +1,94 @@
+"""Destinations over HTTP (D23): settings are literal, secrets are only written, and the right is its own (D12)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from delivery.serve.conftest import Served
+from delivery.webhook_receiver import Receiver
+from tickwheel.delivery.serve.tokens import Right, Tokens
+from tickwheel.delivery.sinks import Destination
+
+pytestmark = pytest.mark.timeout(60)
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> Iterator[Served]:
+    opened = Served(tmp_path, to=Destination.named(), allow_addresses=("127.0.0.1",))
+    yield opened
+    opened.close()
+
+
+def test_what_is_set_is_literal_and_no_secret_comes_back__D12_D23(
+    named: Served, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_SERVER", "its secret")
+    settings = {"url": receiver.url, "headers": {"x-team": "env:OF_THE_SERVER"}, "secrets": [SECRET]}
+    assert named.ask("PUT", "/destinations/here", settings).status == 201
+    told = named.ask("GET", "/destinations/here")
+    assert SECRET not in str(told.body)
+    assert told.body["secrets_set"]
+    assert named.ask("PUT", "/destinations/here", told.body).status == 422, "its name is in the address"
+    answer = named.ask("PUT", "/destinations/here", settings | {"secrets": ["file:/etc/passwd"]})
+    assert answer.status == 422
+    assert "whsec_" in answer.body["reason"]
+    assert named.ask("POST", "/messages", {"id": "a", "delay_ms": 0, "destination": "here"}).status == 201
+    assert named.running.wait(30)
+    [(headers, _)] = receiver.requests
+    assert headers["x-team"] == "env:OF_THE_SERVER"
+
+
+@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "HOST", "connection", "upgrade", "te"])
+def test_a_header_that_frames_the_request_is_refused__D23(named: Served, name: str) -> None:
+    answer = named.ask("PUT", "/destinations/a", {"url": "https://a.example/", "headers": {name: "1"}})
+    assert (answer.status, answer.body["reason"]) == (422, f"the header '{name}' is set by tickwheel: leave it out")
+
+
+def test_a_test_send_says_what_came_back_and_is_in_no_store__D23(named: Served, receiver: Receiver) -> None:
+    receiver.statuses.extend([204, 404])
+    assert named.ask("PUT", "/destinations/here", {"url": receiver.url, "paused": True}).status == 201
+    first, second = (named.ask("POST", "/destinations/here/test").body for _ in range(2))
+    assert (first["state"], first["error"]) == ("accepted", None)
+    assert second["state"] == "refused"
+    assert second["error"].startswith("status 404")
+    assert first["took_ms"] > 0
+    assert [b'"test"' in body for _, body in receiver.requests] == [True, True]
+    assert named.running.engine.waiting == 0
+    assert named.ask("GET", "/messages/test?key=test").status == 404
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9/", "http://[::1]:9/", "http://localhost:9/", "http://0x7f000001:9/"]
+)
+def test_a_test_send_reaches_nothing_inside__D23(tmp_path: Path, url: str) -> None:
+    served = Served(tmp_path, to=Destination.named(), allow_addresses=())
+    try:
+        assert served.ask("PUT", "/destinations/inside", {"url": url}).status == 201
+        told = served.ask("POST", "/destinations/inside/test").body
+        assert told["state"] == "unanswered"
+        assert "inside" in told["error"]
+    finally:
+        served.close()
+
+
+def test_only_its_own_right_sets_reads_or_removes_one__D12_D23(tmp_path: Path) -> None:
+    tokens = Tokens({bytes([65 + n]) * 32: right for n, right in enumerate(Right)})
+    served = Served(tmp_path, to=Destination.named(), tokens=tokens)
+    try:
+        for n, right in enumerate(Right):
+            headers = {"authorization": f"Bearer {chr(65 + n) * 32}"}
+            expected = [201, 200, 200, 200] if right is Right.DESTINATIONS else [403] * 4
+            asked = [
+                ("PUT", "/destinations/a", {"url": "https://a.example/"}),
+                ("GET", "/destinations/a", None),
+                ("GET", "/destinations", None),
+                ("DELETE", "/destinations/a", None),
+            ]
+            assert [served.ask(*each, headers=headers).status for each in asked] == expected, right
+        headers = {"authorization": f"Bearer {chr(65 + len(Right) - 1) * 32}"}
+        assert served.ask("POST", "/messages", {"id": "a", "delay_ms": 0}, headers=headers).status == 403
+        assert served.ask("GET", "/status", headers=headers).status == 403
+    finally:
+        served.close()
