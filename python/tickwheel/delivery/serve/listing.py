@@ -40,7 +40,7 @@ class Listing:
 
     async def dead(self, request: Request) -> Response:
         """A page of dead letters."""
-        return await self._page(request, _PARAMETERS_OF_A_PAGE, self._view.dead)
+        return await self._page(request, _PARAMETERS_OF_DEAD, self._view.dead)
 
     async def destinations(self, request: Request) -> Response:
         """A page of named destinations."""

@@ -43,7 +43,8 @@ def test_what_is_set_is_literal_and_no_secret_comes_back__D12_D23(
 @pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "HOST", "connection", "upgrade", "te"])
 def test_a_header_that_frames_the_request_is_refused__D23(named: Served, name: str) -> None:
     answer = named.ask("PUT", "/destinations/a", {"url": "https://a.example/", "headers": {name: "1"}})
-    assert (answer.status, answer.body["reason"]) == (422, f"the header '{name}' is set by tickwheel: leave it out")
+    assert answer.status == 422
+    assert answer.body["reason"].startswith(f"the header '{name}' is set by tickwheel: leave it out")
 
 
 def test_a_test_send_says_what_came_back_and_is_in_no_store__D23(named: Served, receiver: Receiver) -> None:

@@ -45,7 +45,8 @@ def test_a_page_is_greeted_and_gets_the_wheel_and_the_figures__D14(served: Serve
     with ExitStack() as stack:
         page = opened_page(served, stack)
         assert page.headers["x-accel-buffering"] == "no"
-        told = {"version": live.__version__, "store": "store.db", "rights": ["produce", "control", "read", "hand-off"]}
+        rights = ["produce", "control", "read", "hand-off", "destinations"]
+        told = {"version": live.__version__, "store": "store.db", "rights": rights}
         assert event(page) == ("hello", told)
         (first, wheel), (second, figures) = event(page), event(page)
     assert (first, second) == ("wheel", "figures")

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
+
+from tickwheel.delivery.sinks import Destination
 
 from .conftest import Served
 
@@ -33,8 +36,23 @@ needs_promtool = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def families(served: Served) -> Sequence[Metric]:
-    return [*text_string_to_metric_families(served.ask("GET", "/metrics").body)]
+def families(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Sequence[Metric]:
+    """Those of a named destination are of one that was sent to."""
+    named = Served(tmp_path_factory.mktemp("named"), to=Destination.named())
+    try:
+        named.ask("PUT", "/destinations/gone", {"url": "http://127.0.0.1:9/"})
+        named.ask("POST", "/messages", {"id": "a", "delay_ms": 0, "destination": "gone"})
+        while 'failed_attempts_total{destination="gone"}' not in (text := named.ask("GET", "/metrics").body):
+            threading.Event().wait(0.01)
+    finally:
+        named.close()
+    of_named = {it.name: it for it in text_string_to_metric_families(text) if "destination" in _labels(it)}
+    found = text_string_to_metric_families(served.ask("GET", "/metrics").body)
+    return [of_named.get(family.name, family) for family in found]
+
+
+def _labels(family: Metric) -> set[str]:
+    return {label for sample in family.samples for label in sample.labels}
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +134,7 @@ def test_the_page_has_every_metric_as_it_is__D15(families: Sequence[Metric]) -> 
     found = {}
     for family in families:
         name = family.name + ("_total" if family.type == "counter" else "")
-        found[name] = (family.type, {label for sample in family.samples for label in sample.labels})
+        found[name] = (family.type, _labels(family))
     assert told == found
     # Each alert stands at the metrics that it goes by.
     for row in rows:
@@ -129,7 +147,7 @@ def test_each_value_of_a_label_is_explained__D15(values: Mapping[str, Mapping[st
     words = set(re.findall(r"`(\w+)`", (ROOT / "docs/metrics.md").read_text()))
     for name, labels in values.items():
         for label, known in labels.items():
-            assert label in ("le", "version") or known <= words, name
+            assert label in ("le", "version", "destination") or known <= words, name
 
 
 @needs_promtool

@@ -153,7 +153,8 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
     }
     known = {
         ("GET", "/messages"): [*listing._PARAMETERS],
-        **{("GET", path): [*listing._PARAMETERS_OF_A_PAGE] for path in ("/dead", "/destinations")},
+        ("GET", "/dead"): [*listing._PARAMETERS_OF_DEAD],
+        ("GET", "/destinations"): [*listing._PARAMETERS_OF_A_PAGE],
         ("DELETE", "/destinations/{name}"): ["messages"],
         ("POST", "/messages"): ["replace", "at_latest_ms"],
         **{(method, "/messages/{id}"): ["key"] for method in ("GET", "DELETE", "PATCH")},
@@ -218,7 +219,7 @@ def test_every_answer_that_it_describes_is_given_and_is_so__D11_D12(
         try_one_that_is_away(served, seeing)
         send_too_much_and_too_slowly(served, seeing, monkeypatch)
         ask_for_too_much_at_a_time(served, seeing)
-    with serving(tmp_path / "named", to=Destination.named()) as served:
+    with serving(tmp_path / "named", to=Destination.named(), allow_addresses=()) as served:
         set_and_remove(served, seeing)
     with serving(tmp_path / "guarded", tokens=TOKENS) as served:
         ask_without_the_right(served, seeing)
@@ -496,7 +497,7 @@ def serving(folder: Path, **how: Any) -> Iterator[Served]:
             raise Unavailable("not today", retry_after_s=3_600)
         served.arrived.put(delivery)
 
-    served = Served(folder, to=send, max_attempts=1, **how)
+    served = Served(folder, **{"to": send, "max_attempts": 1, **how})
     try:
         yield served
     finally:

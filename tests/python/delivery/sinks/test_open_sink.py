@@ -54,7 +54,7 @@ def test_an_unknown_kind_is_shown_without_its_password__D10(spec: str) -> None:
         ("file:-", 'Destination.file("-")'),
         (
             "https://host:8/s3cret?s3cret",
-            'Destination.http(Webhook { address: HttpAddress(Some("host:8")), headers: [], secrets: 0 })',
+            'Destination.http(Webhook { address: HttpAddress(Some("host:8")), headers: [], secrets: 0, .. })',
         ),
         ("python:json:dumps", "Destination.function(...)"),
     ],
