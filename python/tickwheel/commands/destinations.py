@@ -1,5 +1,6 @@
 """`tickwheel destinations`: the webhooks that messages name (D23), of a store at rest or of a server."""
 
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -34,6 +35,15 @@ def _command(command: Callable[..., None]) -> click.Command:
     return made
 
 
+def _body(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Any:
+    if value is None or value in ("envelope", "payload"):
+        return value
+    try:
+        return json.loads(Path(value).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(f"{value} is no file with JSON: {error}; or write envelope, or payload") from None
+
+
 @_command
 @_name
 @click.option(
@@ -58,6 +68,13 @@ def _command(command: Callable[..., None]) -> click.Command:
     help="Sign each request by the secrets in FILE, each on its line. Without it those that are set stay.",
 )
 @click.option("--no-secrets", is_flag=True, help="Take the secrets away.")
+@click.option(
+    "--body",
+    metavar="BODY",
+    callback=_body,
+    help="What is sent: envelope (as by --to), payload (the payload alone), or the path of a template in JSON.",
+)
+@click.option("--certificates", metavar="FILE", type=FILE, help="Check the receiver with these, in PEM.")
 @click.option("--rate", metavar="N/s", help="At most so many messages, as 100/s, 30/min, 500/h or 1/day.")
 @click.option("--concurrency", metavar="N", type=int, help="At most so many requests at a time.")
 @click.option("--spare", metavar="N", type=int, help="So many more that take long, or whose key is in doubt.")
@@ -79,6 +96,7 @@ def set_(
     headers: Sequence[str],
     secret_file: Path | None,
     no_secrets: bool,
+    certificates: Path | None,
     **settings: Any,
 ) -> None:
     """Set the destination NAME, or change it.
@@ -94,9 +112,19 @@ def set_(
     settings["headers"] = dict(webhook.headers)
     if len(settings["headers"]) < len(webhook.headers):
         raise WrongUsage("--webhook-header has a name twice: a destination sends each header once")
+    settings["certificates"] = _text_of(certificates) if certificates else None
     settings["secrets"] = [*webhook.secrets] if secret_file or no_secrets else None
     answer = _set(target, access, name, settings)
     say(f"{name}: {'changed' if answer == 'replaced' else 'set'}.")
+
+
+def _text_of(path: Path) -> str:
+    from tickwheel.delivery.base.errors import WrongUsage
+
+    try:
+        return path.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise WrongUsage(f"{path} can't be read: {error}") from error
 
 
 @_command

@@ -63,6 +63,9 @@ pub(crate) const IN_FLIGHT: usize = 1_024;
 /// How many more requests are in flight at most, if they take long.
 const SPARE: usize = 1_024;
 
+/// How many named destinations are kept as they are sent to.
+const MOST_KNOWN: usize = 10_000;
+
 /// How many files the rest of the process may have open.
 const OTHER_FILES: u64 = 256;
 /// A receiver closes an idle connection after some seconds to minutes. A request that arrives in this moment is lost.
@@ -203,6 +206,9 @@ impl HttpSink {
         let (connect, usual) = &self.to_named;
         // Its own connections too: what one destination trusts is not trusted by another.
         let client = webhook.trusted.as_ref().map_or_else(|| usual.clone(), |it| client(connect.trusting(it.clone())));
+        if self.named.len() >= MOST_KNOWN {
+            self.named.clear(); // each is made again for its next send
+        }
         self.named.insert(share, (settings.clone(), webhook.clone(), client.clone()));
         Ok((webhook, client))
     }

@@ -24,8 +24,8 @@ from tickwheel.delivery.serve.threads import Threads
 _MOST: Final = 1 << 20
 _OBJECT: Final = "a JSON object with the settings"
 _ALLOWED: Final = (
-    "url, and if you like headers, secrets, rate, concurrency, spare, waits_s, sink_timeout_s, paused: see the settings"
-    " of a destination"
+    "url, and if you like headers, secrets, body, certificates, rate, concurrency, spare, waits_s, sink_timeout_s,"
+    " paused: see the settings of a destination"
 )
 _REMOVED: Final = "/destinations/{name}, or /destinations/{name}?messages=dead"
 
