@@ -97,9 +97,9 @@ pub use base::summary::Summary;
 pub use due::dispatcher::Event;
 pub use group::items::{Answer, Receipt};
 pub use message::Message;
+pub use message::named::{NamedBody, NamedSettings};
 pub use message::recurrence::Missed;
 pub use run::threads::Observer;
-pub use sinks::named::{NamedBody, NamedSettings};
 pub use sinks::{Delivery, Reply, ReplySink, Sink, SyncFn, Verdict, Verdicts};
 #[cfg(feature = "http")]
 pub use sinks::{SharedWebhook, Webhook};

@@ -20,14 +20,15 @@ fn delivery_shows_these_names_alone() {
 #[test]
 fn the_bindings_use_these_names_of_the_inside_alone() {
     let known = "ANSWERS ActionKind ActionSeen Allowed Answers AroundFn ArrowRows ArrowStream BOUNDS_US Block Body Bounds Cancel \
-                 Cause Checked Columns Completion Csv DestinationCounts DestinationMeasures DestinationSeen Digest DueClock Ended Engine Extras FUNCTION_THREADS Failing Fields Filter \
-                 Histogram Incoming Item Kept LONGEST_REASON LineWriter MAX_DUE_MS MAX_PAYLOAD MISSED MOST_FUNCTION_THREADS MOST_PAUSED_KEYS Ndjson OPERATIONS \
-                 OTHER_CONTENT OpenSink Opened Origin Other Outcome OutcomeFeed Ownership PARTITIONS PageOf Parsed Payload Progress \
-                 Rate Request Reschedule Retry Running SETTINGS SPARE_FUNCTION_THREADS Schema Seen SendLog Sent \
-                 Settings Snapshot Stop SystemWallTime TZ Ticket Value WallTime backup batches beside_webhooks check check_destination check_name \
+                 Cause Checked Columns Completion Csv DestinationCounts DestinationMeasures DestinationSeen Digest DueClock Ended \
+                 Engine Extras FUNCTION_THREADS Failing Fields Filter Histogram Incoming Item Kept LONGEST_REASON LineWriter \
+                 MAX_DUE_MS MAX_PAYLOAD MISSED MOST_FUNCTION_THREADS MOST_PAUSED_KEYS Ndjson OPERATIONS OTHER_CONTENT OpenSink \
+                 Opened Origin Other Outcome OutcomeFeed Ownership PARTITIONS PageOf Parsed Payload Progress Rate Request \
+                 Reschedule Retry Running SETTINGS SPARE_FUNCTION_THREADS Schema Seen SendLog Sent Settings Snapshot Stop \
+                 SystemWallTime TZ Ticket Value WallTime backup batches beside_webhooks check check_destination check_name \
                  check_traceparent checked checked_destination compact cut delivery_rows due_from_digits_or_text has_dictionaries \
-                 is_open_here not_json on_one_line owners_of pause read_hand_off restore rfc_3339 store_is_open \
-                 with_commas write_stream write_text";
+                 is_open_here not_json on_one_line owners_of pause read_hand_off restore rfc_3339 store_is_open with_commas \
+                 write_stream write_text";
     assert_eq!(names("internal.rs").join(" "), known);
     let methods = hidden(&files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))).join(" ");
     let known =

@@ -14,7 +14,7 @@ use super::outage::Outage;
 use super::pace::{Pace, Rate};
 use super::places::{PlaceLimits, Places};
 use super::retry::Retry;
-use crate::sinks::named::NamedSettings;
+use crate::message::named::NamedSettings;
 use tickwheel::Handle;
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]

@@ -6,9 +6,9 @@ use super::bulk::CHANGE;
 use crate::due::window::State;
 use crate::group::items::Answer;
 use crate::group::running_actions::Removing;
+use crate::message::named::NamedSettings;
 use crate::message::record::record_of;
 use crate::sinks::TakesNamed;
-use crate::sinks::named::NamedSettings;
 use crate::store::{Done, Letter, Outcome, Position, Result};
 
 /// About how many bytes of messages one group makes dead letters of.

@@ -5,6 +5,7 @@ pub(crate) mod columns;
 pub(crate) mod fields;
 pub(crate) mod hashes;
 pub(crate) mod incoming;
+pub(crate) mod named;
 pub(crate) mod parsed;
 pub(crate) mod partition;
 pub(crate) mod record;

@@ -33,9 +33,9 @@ use crate::due::places::PlaceLimits;
 use crate::group::items::{Completion, Item, Receipt, Ticket};
 use crate::group::writer::{Begun, Committed, Sends, Writer};
 use crate::group::writer_queue::WriterQueue;
+use crate::message::named::NamedSettings;
 #[cfg(feature = "http")]
 use crate::sinks::http::trial::try_out;
-use crate::sinks::named::NamedSettings;
 use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
 use crate::store::file::owner::Ownership;
 use crate::store::{

@@ -5,8 +5,8 @@ use crate::base::error::DeliveryError;
 use crate::due::pace::Rate;
 use crate::due::retry::Retry;
 use crate::due::window::Bounds;
+use crate::message::named::NamedSettings;
 use crate::sinks::inside::Allowed;
-use crate::sinks::named::NamedSettings;
 use crate::store::Limits;
 
 /// A setting that is a number.

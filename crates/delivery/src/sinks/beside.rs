@@ -19,7 +19,6 @@ struct Beside {
 ///
 /// # Errors
 /// As [`HttpSink::open`].
-#[doc(hidden)] // of the Python bindings
 pub fn beside_webhooks(
     functions: Box<dyn ReplySink>,
     has_own: bool,

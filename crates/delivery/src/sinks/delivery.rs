@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::message::Message;
 use crate::message::incoming::Digest;
-use crate::sinks::named::NamedSettings;
+use crate::message::named::NamedSettings;
 
 /// One attempt to deliver a message. The parts of the [`Message`] are read as those of the delivery.
 ///

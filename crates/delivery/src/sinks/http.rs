@@ -52,11 +52,11 @@ use self::signature::signatures;
 pub use self::webhook::{SharedWebhook, Webhook};
 use super::inside::Allowed;
 use super::line::LineWriter;
-use super::named::NamedSettings;
 use super::{Delivery, Reply, ReplySink, TakesNamed, Verdict};
 use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::base::error::DeliveryError;
 use crate::base::json::write_text;
+use crate::message::named::NamedSettings;
 
 /// The most messages in flight, if the process may have this many connections.
 pub(crate) const IN_FLIGHT: usize = 1_024;

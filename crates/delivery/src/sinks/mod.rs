@@ -12,7 +12,6 @@ pub(crate) mod http;
 #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only webhooks have names"))]
 pub(crate) mod inside;
 pub(crate) mod line;
-pub(crate) mod named;
 mod reply;
 #[cfg(feature = "http")]
 pub(crate) mod send_log;

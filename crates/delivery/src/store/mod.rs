@@ -23,6 +23,7 @@
 //! | `maintenance/` | check, compact, back up, restore |
 
 pub(crate) mod file;
+mod first_due;
 pub(crate) mod look;
 pub(crate) mod maintenance;
 mod names;
@@ -58,9 +59,9 @@ pub(crate) use types::{Accepted, Attempts, CRASHED, Done, Known, Position, Steps
 pub use types::{Letter, Outcome, Progress};
 
 use crate::base::open_stores::FileId;
+use first_due::FirstDue;
 use names::Names;
 use open::collector::Collector;
-use open::first_due::FirstDue;
 use open::near::{Floor, Near};
 use retention::Retention;
 use tables::meta;

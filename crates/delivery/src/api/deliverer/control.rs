@@ -9,11 +9,11 @@ use crate::base::error::DeliveryError;
 use crate::base::times::due_in_range;
 use crate::group::items::{Answer, Failing, Item};
 use crate::message::incoming::Incoming;
+use crate::message::named::NamedSettings;
 use crate::message::{Cancel, Message, Reschedule, check_name, checked, checked_destination, ms_of};
 use crate::run::settings::check_destination;
 #[cfg(feature = "http")]
 use crate::sinks::Verdict;
-use crate::sinks::named::NamedSettings;
 
 /// Control.
 impl Deliverer {

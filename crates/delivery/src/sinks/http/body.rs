@@ -24,8 +24,8 @@ use crate::base::display::{quoted, write_percent};
 use crate::base::error::DeliveryError;
 use crate::base::json::{end_of_string, value_of, write_text};
 use crate::base::times::rfc_3339;
+use crate::message::named::NamedBody;
 use crate::sinks::Delivery;
-use crate::sinks::named::NamedBody;
 
 const MOST_BYTES: usize = 64 << 10;
 const MOST_PLACES: usize = 64;

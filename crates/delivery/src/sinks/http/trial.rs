@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use super::HttpSink;
 use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::base::error::DeliveryError;
+use crate::message::named::NamedSettings;
 use crate::message::{Body, Extras, Message};
 use crate::sinks::inside::Allowed;
-use crate::sinks::named::NamedSettings;
 use crate::sinks::reply::Replies;
 use crate::sinks::{Delivery, Reply, ReplySink as _, Verdict};
 

@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 
 use super::snapshot::{Snapshot, text};
 use crate::base::error::DeliveryError;
+use crate::message::named::NamedSettings;
 use crate::message::recurrence::NEVER_MS;
-use crate::sinks::named::NamedSettings;
 use crate::store::sql::{cached, rows};
 
 /// The messages of a destination are counted up to this.

@@ -31,7 +31,6 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::collector::Collector;
-use super::first_due::FirstDue;
 use super::may_have_arrived::Limit;
 use super::near::{Floor, Near};
 use super::{may_have_arrived, occurrences, waiting};
@@ -42,6 +41,7 @@ use crate::message::recurrence::NEVER_MS;
 use crate::message::{Body, Message};
 use crate::store::file::new_file::sync_folder;
 use crate::store::file::schema;
+use crate::store::first_due::FirstDue;
 use crate::store::names::Names;
 use crate::store::retention::Retention;
 use crate::store::sql::{Result, cached};
