@@ -204,6 +204,8 @@ def show(target: str, access: dict[str, Any], name: str, as_json: bool) -> None:
         print_json({"name": name, **found})
         return
     parts = {"headers": [f"{each}: {value}" for each, value in found.get("headers", {}).items()]}
+    if not isinstance(body := found.get("body", "envelope"), str):
+        parts["body"] = [json.dumps(body, ensure_ascii=False)]
     parts["waits_s"] = [str(wait) for wait in found.get("waits_s", ())]
     print_fields({"name": name, **found, **parts})
 

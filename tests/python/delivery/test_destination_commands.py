@@ -130,3 +130,14 @@ def test_a_test_send_says_what_came_back__D23(tmp_path: Path, receiver: Receiver
     inside = run("test", tmp_path / "store.db", "here")
     assert inside.exit_code == 1
     assert "an address inside" in inside.stderr
+
+
+def test_a_template_is_set_from_a_file_and_shown__D23(target: str, tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text('{"text": "{{payload.name|nobody}}"}')
+    assert run("set", target, "chat", "--url", "https://chat.example/", "--body", tmp_path / "t.json").exit_code == 0
+    assert shown(target, "chat")["body"] == {"text": "{{payload.name|nobody}}"}
+    told = run("show", target, "chat")
+    assert (told.exit_code, '{"text": "{{payload.name|nobody}}"}' in told.stdout) == (0, True), told.output
+    assert run("pause", target, "chat").exit_code == 0
+    assert shown(target, "chat")["body"] == {"text": "{{payload.name|nobody}}"}
+    assert "is no file with JSON" in run("set", target, "chat", "--url", "http://h/", "--body", "nothing").output

@@ -56,8 +56,9 @@ def test_one_that_is_not_set_or_not_named_is_refused__D23(queue: DeliveryQueue) 
             queue.put("a", 1, delay_ms=0, destination=destination)
     given = {"id": "a", "payload": 1, "delay_ms": 0}
     assert queue.put_many([given, given | {"destination": "nobody"}]) == [Answer.REFUSED] * 2
-    with pytest.raises(BadRecord, match="no name of a destination"):
-        queue.put("a", 1, delay_ms=0, destination="no body")
+    for name in ("no body", "..", ""):
+        with pytest.raises(BadRecord, match="no name of a destination"):
+            queue.put("a", 1, delay_ms=0, destination=name)
     assert queue.summary.accepted == 0
 
 
@@ -70,6 +71,8 @@ def test_one_that_is_not_set_or_not_named_is_refused__D23(queue: DeliveryQueue) 
         ({"url": "http://h/", "headers": {"Host": "x"}}, "the header 'Host' is set by tickwheel"),
         ({"url": "http://h/", "secrets": ["s3cret"]}, "whsec_"),
         ({"url": "http://h/", "waits_s": [0]}, "a wait is 0"),
+        ({"url": ""}, "url is missing"),
+        ({"url": "http://h/", "secrets": "s3cret"}, "invalid type: a text, expected a sequence"),
         ({"url": "http://h/", "body": "envelop"}, 'allowed: "envelope", "payload", or an object'),
         ({"url": "http://h/", "body": {"a": ["{{name}}"]}}, "has the place 'name' .allowed: id, key"),
         ({"url": "http://h/", "certificates": "s3cret"}, "have no certificate in PEM"),

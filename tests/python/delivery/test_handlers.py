@@ -156,6 +156,9 @@ def test_what_is_no_function_is_refused__D23(tmp_path: Path) -> None:
             queue.set_destination("b")
         with pytest.raises(WrongUsage, match="no headers"):
             queue.set_destination("a", headers={"X": "y"})
+        for change in (lambda: queue.set_destination("a", "https://h.example/"), lambda: queue.remove_destination("a")):
+            with pytest.raises(WrongUsage, match="is a function of handlers="):
+                change()
         queue.set_destination("hook", "https://h.example/")
     with pytest.raises(WrongUsage, match="is a webhook in this store"):
         DeliveryQueue(tmp_path / "s.db", handlers={"hook": print})

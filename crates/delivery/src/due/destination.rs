@@ -72,10 +72,10 @@ impl Destination {
         }
     }
 
-    /// Another one with the same settings.
-    pub(super) fn like(&self) -> Self {
-        let mut random = self.random.clone();
-        Self { places: self.places.like(), ..Self::new(self.retry.clone(), self.unanswered_for, random.u64(..)) }
+    /// Another one with the same settings. `id`: its number, so that it draws other waits.
+    pub(super) fn like(&self, id: i64) -> Self {
+        let seed = self.random.clone().u64(..) ^ Rng::with_seed(id.cast_unsigned()).u64(..);
+        Self { places: self.places.like(), ..Self::new(self.retry.clone(), self.unanswered_for, seed) }
     }
 
     /// Has these settings from now on, which were checked when they were set. `usual`: what they leave out. What is out

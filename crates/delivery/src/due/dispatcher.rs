@@ -38,10 +38,11 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use super::clocks::{Alarm, Armed, Clocks};
-use super::destination::{Destination, Destinations};
-use super::doubt::Key;
+use super::destination::{Destination, Destinations, Queues};
+use super::doubt::{Doubts, Key};
 use super::lanes::Slot;
 use super::measures::SendMeasures;
+use super::outage::Outage;
 use super::outcome_feed::{Ended, OutcomeFeeds};
 use super::retry::Retry;
 use super::strikes::Strikes;
@@ -440,7 +441,7 @@ impl Dispatcher {
             return share;
         }
         let share = self.window.open_share(id);
-        self.to.put(share, self.to[0].like());
+        self.to.put(share, self.to[0].like(id));
         if let Some(stored) = stored() {
             self.set_share(share, stored);
         }
@@ -459,7 +460,7 @@ impl Dispatcher {
             let share = self.next_idle;
             if self.window.is_idle(share) && self.to[share].is_idle(self.clocks.now_us()) {
                 left.push(self.window.close_share(share));
-                self.to.put(share, self.to[0].like());
+                self.to.put(share, self.to[0].like(0));
             }
         }
         left
@@ -472,6 +473,24 @@ impl Dispatcher {
         }
     }
 
+    /// The destination was removed, and has no message any more.
+    pub(crate) fn forget_destination(&mut self, id: i64) {
+        self.tallies.forget(id);
+        let Some(share) = self.window.share_numbered(id) else { return };
+        let Destination { queues, doubts, outage, wanted, to_wake, .. } = &mut self.to[share];
+        for alarm in doubts.take_alarms() {
+            self.clocks.cancel(alarm);
+        }
+        (*doubts, *outage) = (Doubts::default(), Outage::default());
+        wanted.clear();
+        to_wake.clear();
+        let Queues { fresh, in_doubt, .. } = std::mem::take(queues);
+        for offer in fresh.into_iter().chain(in_doubt) {
+            let message = self.accept(offer);
+            debug_assert!(message.is_none(), "all have ended");
+        }
+    }
+
     fn set_share(&mut self, share: u32, stored: &StoredDestination) {
         let (usual, now_us) = (self.to[0].usual(), self.clocks.now_us());
         self.to[share].name = Some(stored.name.clone());
@@ -479,6 +498,9 @@ impl Dispatcher {
         match serde_json::from_str(&stored.settings) {
             Ok(settings) => self.to[share].set(settings, &usual, now_us),
             Err(_) => self.to[share].is_paused = true,
+        }
+        if self.to[share].is_paused && self.strikes.has_any() {
+            self.unnote_waiting(Some(share));
         }
         self.has_turn_again(share);
     }

@@ -137,6 +137,10 @@ impl Doubts {
         }
     }
 
+    pub(crate) fn take_alarms(&mut self) -> impl Iterator<Item = Handle> {
+        self.by_key.values_mut().filter_map(|doubt| doubt.alarm.take())
+    }
+
     /// Ends the doubt about this key.
     pub(crate) fn forget(&mut self, key: Key) -> Option<Doubt> {
         self.by_key.remove(&key)

@@ -17,8 +17,10 @@
 //!   message gets no strike.
 //! - A message of a group that is out for more than a second hangs, and makes room for the next one.
 //! - Any answer clears the strikes, a time-out too.
+//! - Of each destination those that go out in a group are in lines of their own, and the lines take turns: one that is paused,
+//!   or has no place, holds up no other.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 
@@ -60,8 +62,10 @@ pub(crate) struct Alone {
 /// The due messages in memory with two strikes or more.
 #[derive(Debug, Default)]
 pub(crate) struct Strikes {
-    /// Messages without a note, each with its strikes. One queue for each [`Struck`].
-    waiting: [VecDeque<(Slot, i64, u32)>; 3],
+    /// Messages without a note, each with its strikes. No line is empty.
+    waiting: BTreeMap<Line, VecDeque<(Slot, i64, u32)>>,
+    /// The line whose message was noted last.
+    last: Option<Line>,
     /// Those that are noted, and have no answer.
     noted: FxHashMap<i64, Noted>,
     pub(crate) alone: Option<Alone>,
@@ -76,42 +80,52 @@ struct Noted {
     sent_us: Option<u64>,
 }
 
-/// Which of the waiting messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Struck {
-    Fresh,
-    InDoubt,
+/// Messages that wait in one order. The number is that of a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Line {
     Alone,
+    Fresh(u32),
+    InDoubt(u32),
 }
 
 impl Strikes {
-    pub(crate) fn wait(&mut self, slot: Slot, seq: i64, strikes: u32, is_in_doubt: bool) {
-        let which = match (strikes >= ALONE, is_in_doubt) {
-            (true, _) => Struck::Alone,
-            (false, true) => Struck::InDoubt,
-            (false, false) => Struck::Fresh,
+    pub(crate) fn wait(&mut self, share: u32, slot: Slot, seq: i64, strikes: u32, is_in_doubt: bool) {
+        let line = match (strikes >= ALONE, is_in_doubt) {
+            (true, _) => Line::Alone,
+            (false, true) => Line::InDoubt(share),
+            (false, false) => Line::Fresh(share),
         };
-        let waiting = &mut self.waiting[which as usize];
+        let waiting = self.waiting.entry(line).or_default();
         let place = waiting.partition_point(|(_, _, other)| *other <= strikes);
         waiting.insert(place, (slot, seq, strikes));
     }
 
-    pub(crate) fn first(&self, which: Struck) -> Option<(Slot, i64)> {
-        self.find(which, |_, _| true)
+    /// The first message of each line. The line whose turn it is comes first.
+    pub(crate) fn fronts(&self) -> Vec<(Line, Slot, i64)> {
+        let is_later = |line: &Line| self.last.is_none_or(|last| *line > last);
+        let front = |(line, waiting): (&Line, &VecDeque<(Slot, i64, u32)>)| {
+            waiting.front().map(|(slot, seq, _)| (*line, *slot, *seq))
+        };
+        let (later, others): (Vec<_>, Vec<_>) = self.waiting.iter().filter_map(front).partition(|it| is_later(&it.0));
+        [later, others].concat()
     }
 
-    /// The first of these for which this holds.
-    pub(crate) fn find(&self, which: Struck, holds: impl Fn(Slot, i64) -> bool) -> Option<(Slot, i64)> {
-        self.waiting[which as usize].iter().map(|(slot, seq, _)| (*slot, *seq)).find(|(slot, seq)| holds(*slot, *seq))
+    /// The first message that goes alone for which this holds.
+    pub(crate) fn find_alone(&self, holds: impl Fn(Slot, i64) -> bool) -> Option<(Slot, i64)> {
+        let mut alone = self.waiting.get(&Line::Alone)?.iter().map(|(slot, seq, _)| (*slot, *seq));
+        alone.find(|(slot, seq)| holds(*slot, *seq))
     }
 
-    pub(crate) fn pop(&mut self, which: Struck) {
-        self.waiting[which as usize].pop_front();
+    pub(crate) fn has(&self, line: Line) -> bool {
+        self.waiting.contains_key(&line)
     }
 
-    /// All that wait for their note.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = (Slot, i64)> {
-        self.waiting.iter().flatten().map(|(slot, seq, _)| (*slot, *seq))
+    pub(crate) fn pop(&mut self, line: Line) {
+        let Some(waiting) = self.waiting.get_mut(&line) else { return };
+        waiting.pop_front();
+        if waiting.is_empty() {
+            self.waiting.remove(&line);
+        }
     }
 
     /// All that are noted, and have no answer.
@@ -120,16 +134,17 @@ impl Strikes {
     }
 
     pub(crate) fn has_any(&self) -> bool {
-        !self.noted.is_empty() || self.waiting.iter().any(|it| !it.is_empty())
+        !self.noted.is_empty() || !self.waiting.is_empty()
     }
 
     pub(crate) fn is_noted(&self, seq: i64) -> bool {
         !self.noted.is_empty() && self.noted.contains_key(&seq)
     }
 
-    /// Notes the first message of a group.
-    pub(crate) fn note(&mut self, which: Struck, seq: i64) {
-        self.pop(which);
+    /// Notes the first message of a line.
+    pub(crate) fn note(&mut self, line: Line, seq: i64) {
+        self.pop(line);
+        self.last = Some(line);
         self.noted.insert(seq, Noted::default());
     }
 
@@ -164,7 +179,10 @@ impl Strikes {
     pub(crate) fn note_alone(&mut self, slot: Slot, seq: i64, strikes: u32, now_us: u64) -> u64 {
         let hold_us = hold_us(strikes);
         let until_us = now_us.saturating_add(hold_us);
-        self.waiting[Struck::Alone as usize].retain(|(_, other, _)| *other != seq); // they are few
+        if let Some(waiting) = self.waiting.get_mut(&Line::Alone) {
+            waiting.retain(|(_, other, _)| *other != seq); // they are few
+        }
+        self.waiting.retain(|line, waiting| *line != Line::Alone || !waiting.is_empty());
         self.noted.insert(seq, Noted::default());
         self.alone = Some(Alone { slot, seq, until_us, hold_us, is_ready: false });
         until_us
@@ -201,20 +219,34 @@ mod tests {
         assert_eq!(given_up, [6, 7]);
         assert_eq!([3, 4, 5].map(hold_us), [1_000_000, 2_000_000, 4_000_000]);
         let mut strikes = Strikes::default();
-        for (count, is_in_doubt, which) in
-            [(2, false, Struck::Fresh), (2, true, Struck::InDoubt), (3, false, Struck::Alone), (5, true, Struck::Alone)]
+        for (count, is_in_doubt, line) in
+            [(2, false, Line::Fresh(1)), (2, true, Line::InDoubt(1)), (3, false, Line::Alone), (5, true, Line::Alone)]
         {
-            strikes.wait(7, 70, count, is_in_doubt);
-            assert_eq!(strikes.first(which), Some((7, 70)));
-            strikes.pop(which);
+            strikes.wait(1, 7, 70, count, is_in_doubt);
+            assert_eq!(strikes.fronts(), [(line, 7, 70)]);
+            strikes.pop(line);
             assert!(!strikes.has_any());
         }
     }
 
     #[test]
+    fn the_lines_of_a_group_take_turns__d6_d23() {
+        let mut strikes = Strikes::default();
+        for (share, seq) in [(1, 10), (1, 11), (1, 12), (2, 20), (2, 21)] {
+            strikes.wait(share, 7, seq, 2, false);
+        }
+        let mut noted = Vec::new();
+        while let Some((line, _, seq)) = strikes.fronts().first().copied() {
+            strikes.note(line, seq);
+            noted.push(seq);
+        }
+        assert_eq!(noted, [10, 20, 11, 21, 12]);
+    }
+
+    #[test]
     fn what_is_alone_is_noted_until_it_is_forgotten__d6() {
         let mut strikes = Strikes::default();
-        strikes.note(Struck::Fresh, 1);
+        strikes.note(Line::Fresh(0), 1);
         assert_eq!(strikes.note_alone(7, 70, 4, 1_000), 2_001_000);
         assert!(strikes.is_noted(70) && strikes.alone.is_some());
         assert!(strikes.is_on_disk(1) && !strikes.is_on_disk(1), "it is put into its queue once");

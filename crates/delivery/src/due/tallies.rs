@@ -76,6 +76,14 @@ impl Tallies {
         self.all[*place].down = down.map(|(since_us, reason)| (since_us, cut(reason, LONGEST_ERROR).into()));
     }
 
+    /// The destination was removed.
+    pub(crate) fn forget(&mut self, id: i64) {
+        let Some(place) = self.places.remove(&id) else { return };
+        self.all.remove(place);
+        self.places.values_mut().filter(|other| **other > place).for_each(|other| *other -= 1);
+        self.down.remove(&id);
+    }
+
     /// Those of the sender before: what was down is tried anew.
     pub(crate) fn take_over(&mut self, before: &mut Self) {
         std::mem::swap(self, before);

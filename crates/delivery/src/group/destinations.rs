@@ -1,8 +1,11 @@
 //! Named destinations are set and removed (D23). A removed one takes no message and sends none. Its messages become dead
 //! letters, some in each group, and what is being sent in the moment of the removal may still arrive.
 
+use std::sync::Arc;
+
 use super::Group;
 use super::bulk::CHANGE;
+use crate::due::outcome_feed::Ended;
 use crate::due::window::State;
 use crate::group::items::Answer;
 use crate::group::running_actions::Removing;
@@ -70,6 +73,7 @@ impl Group<'_> {
             removing.has_more = removing.sending.is_empty();
             if removing.has_more && !self.has_messages(share)? {
                 self.store.forget_destination(share)?;
+                self.dispatcher.lock().forget_destination(share);
                 self.actions.removing = self.store.removed_destination().map(|it| Removing::of(it.share));
                 return Ok(());
             }
@@ -108,17 +112,19 @@ impl Group<'_> {
             }
         }
         let messages = self.store.bodies(&done.iter().map(|it| it.seq).collect::<Vec<_>>())?;
-        self.letters.extend(done.iter().map(|it| {
+        for it in &done {
             let message = &messages[&it.seq];
             let name = message.body.destination().unwrap_or_default();
-            Letter {
+            let reason = format!("its destination {name} was removed");
+            self.ended.push(Arc::new(Ended::of(it, &message.body, Some(&reason))));
+            self.letters.push(Letter {
                 source: "delivery".to_owned(),
                 line: it.seq,
-                reason: format!("its destination {name} was removed"),
+                reason,
                 allowed: "a destination that is set: set it again, and requeue this".to_owned(),
                 record: record_of(message),
-            }
-        }));
+            });
+        }
         self.finish(&done)?;
         self.taken_back.extend(done.iter().map(|it| (it.seq, None)));
         self.counts.dead_letters += done.len() as u64;

@@ -13,11 +13,14 @@ mod stepped_rules;
 pub(crate) mod writer;
 pub(crate) mod writer_queue;
 
+use std::sync::Arc;
+
 use crate::base::error::OTHER_CONTENT;
 use crate::base::summary::Summary;
 use crate::base::sync::Mutex;
 use crate::due::dispatcher::Dispatcher;
 use crate::due::lanes::Slot;
+use crate::due::outcome_feed::Ended;
 use crate::due::window::{Entry, Gone};
 use crate::group::items::{Answer, Answers, Item};
 use crate::group::operations::replied;
@@ -52,6 +55,8 @@ pub(super) struct Group<'a> {
     pub(super) resumed_lanes: Vec<i64>,
     /// Destinations that were set, or removed.
     pub(super) destinations: Vec<StoredDestination>,
+    /// What the readers of outcomes are told of messages that a removal has ended.
+    pub(super) ended: Vec<Arc<Ended>>,
     /// Whether messages may, or have to, name one.
     pub(super) takes_named: TakesNamed,
     horizon_ms: f64,
@@ -79,6 +84,7 @@ impl<'a> Group<'a> {
             resumes: false,
             resumed_lanes: Vec::new(),
             destinations: Vec::new(),
+            ended: Vec::new(),
             takes_named: TakesNamed::No,
             horizon_ms,
             store,

@@ -305,6 +305,7 @@ impl Writer {
             resumes,
             resumed_lanes,
             destinations,
+            ended: removed,
             ..
         } = group;
         self.taken_back = taken_back.iter().copied().collect();
@@ -340,7 +341,8 @@ impl Writer {
             }
         }
         let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back.into_iter().map(|(seq, _)| seq)).collect();
-        let Outcomes { noted, ended, .. } = std::mem::take(outcomes);
+        let Outcomes { noted, mut ended, .. } = std::mem::take(outcomes);
+        ended.extend(removed);
         let is_woken = more || self.loader.is_behind || !resumed_lanes.is_empty() || self.actions.has_more();
         Ok(Committed { done, noted, placed, sent_until_ms, is_woken, resumes, resumed_lanes, destinations, ended })
     }

@@ -184,11 +184,15 @@ const LONGEST_DESTINATION: usize = 100;
 /// It has other characters, or too many.
 pub fn checked_destination(name: &str) -> Result<String, BadRecord> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if (1..=LONGEST_DESTINATION).contains(&name.len()) && name.bytes().all(is_allowed) {
+    let is_path = name.bytes().all(|byte| byte == b'.'); // proxies make another path of it
+    if (1..=LONGEST_DESTINATION).contains(&name.len()) && name.bytes().all(is_allowed) && !is_path {
         return Ok(name.to_owned());
     }
     let reason = format!("{} is no name of a destination", quoted(name, 80));
-    Err(BadRecord::new(reason, format!("1 to {LONGEST_DESTINATION} of A-Z, a-z, 0-9, '.', '_' and '-'")))
+    Err(BadRecord::new(
+        reason,
+        format!("1 to {LONGEST_DESTINATION} of A-Z, a-z, 0-9, '.', '_' and '-', not dots alone"),
+    ))
 }
 
 /// Checks by version 00. Later versions only add parts at the end.

@@ -70,8 +70,11 @@ impl Setting {
 /// # Errors
 /// [`DeliveryError::Usage`]: what is wrong with them. It shows no secret.
 pub fn check_destination(json: &str) -> Result<(), DeliveryError> {
-    let given: NamedSettings = serde_json::from_str(json)
-        .map_err(|error| DeliveryError::Usage(format!("the settings can't be read: {error}")))?;
+    let unread = |error| DeliveryError::Usage(format!("the settings can't be read: {}", without_texts(&error)));
+    let given: NamedSettings = serde_json::from_str(json).map_err(unread)?;
+    if given.url.is_empty() && !given.function {
+        return Err(DeliveryError::Usage("url is missing: give the address, http://... or https://...".to_owned()));
+    }
     if given.function && !(given.url.is_empty() && given.headers.is_empty() && given.secrets.is_none()) {
         return Err(DeliveryError::Usage(
             "a function has no url, no headers and no secrets: leave them out".to_owned(),
@@ -87,6 +90,15 @@ pub fn check_destination(json: &str) -> Result<(), DeliveryError> {
     given.sink_timeout_s.map_or(Ok(()), |it| SINK_TIMEOUT.check(it))?;
     let mut waits = given.waits_s.iter().flatten();
     waits.try_for_each(|wait| Setting { name: "a wait", ..FIRST_WAIT }.check(*wait))
+}
+
+/// What is wrong, without the texts that were given: one may be a secret.
+fn without_texts(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    match (said.find("string \""), said.rfind("\", expected")) {
+        (Some(from), Some(to)) => format!("{}a text{}", &said[..from], &said[to + 1..]),
+        _ => said,
+    }
 }
 
 /// How to deliver.

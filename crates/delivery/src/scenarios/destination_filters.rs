@@ -98,6 +98,11 @@ fn dead_letters_of_one_are_listed_and_requeued__d14_d16_d23() {
     assert!(dead("b").iter().all(|it| it.destination.as_deref() == Some("b") && it.last_error.is_some()));
     world.give(vec![act("y", ActionKind::Requeue, "b")]);
     assert_eq!((dead("a").len(), dead("b").len()), (3, 0));
+    world.give(vec![Item::RemoveDestination { name: "a".to_owned(), dead: false }]);
+    (0..3).for_each(|_| world.write());
+    assert_eq!(look().letters(i64::MAX, Some("a"), 10, 100).unwrap().len(), 3, "also once it was removed");
+    assert_eq!(dead("a")[0].destination.as_deref(), Some("a"));
+    assert!(look().letters(i64::MAX, Some("nobody"), 10, 100).is_err());
     assert_eq!(world.engine.summary().requeued, 2);
     assert_eq!(world.pass_ms(1_000, |_| Verdict::Delivered).len(), 2);
 }

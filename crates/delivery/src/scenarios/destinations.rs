@@ -430,3 +430,74 @@ fn secrets_stay_until_a_change_names_others_and_are_never_read_back__d12_d23() {
     assert_eq!(world.give(vec![set("a", SECRET), remove("a", false), set("a", "")])[1], Answer::Removed);
     assert_eq!(stored(&world), (false, None, false), "a removal takes them away");
 }
+
+#[test]
+fn one_that_is_removed_while_it_is_down_leaves_nothing__d6_d23() {
+    let world = world(Settings::default(), &["gone"]);
+    for _ in 0..2 {
+        let keyed = |n: i64| message("gone", Some(&format!("k{n}")), &format!("{n} {}", world.wall_ms()), START_MS);
+        world.give((0..60).map(keyed).collect());
+        world.pass_ms(5_000, |_| Verdict::Unreachable { reason: "away".to_owned(), retry_after_ms: None });
+        assert_eq!((world.engine.destinations_down(), world.engine.lock_dispatcher().keys_in_doubt() > 0), (1, true));
+        assert_eq!(world.give(vec![remove("gone", true)]), [Answer::Removed]);
+        (0..5).for_each(|_| world.write());
+        assert_eq!((world.engine.open_count(), world.engine.destinations_down()), (0, 0));
+        assert_eq!(world.engine.lock_dispatcher().keys_in_doubt(), 0);
+        assert_eq!(world.give(vec![set("gone", "")]), [Answer::Accepted]);
+    }
+    world.give(vec![message("gone", Some("k1"), "new", START_MS)]);
+    assert_eq!(world.deliver(arrives).len(), 1);
+}
+
+/// The same without an outage: what was queued keeps its share in memory.
+#[test]
+fn one_that_is_removed_with_a_queue_leaves_memory__d23() {
+    let world = world(forgetting(), &["gone"]);
+    world.give(due("gone", 20));
+    let (number, _) = world.engine.take(1, usize::MAX, true).unwrap();
+    world.engine.settle(number, Verdicts::Delivered, None); // the others are in the queue
+    assert_eq!(world.give(vec![remove("gone", true)]), [Answer::Removed]);
+    world.pass_ms(600_000, arrives);
+    (0..20).for_each(|_| world.write());
+    assert_eq!(world.engine.open_count(), 0);
+    assert_eq!(world.engine.lock_dispatcher().window.named_shares(), 0);
+}
+
+/// Two series of one name.
+#[test]
+fn measures_have_each_name_once_after_a_removal__d15_d23() {
+    let world = world(Settings::default(), &["acme"]);
+    world.give(due("acme", 1));
+    world.deliver(arrives);
+    assert_eq!(world.give(vec![remove("acme", false), set("acme", "")]), [Answer::Removed, Answer::Accepted]);
+    world.give(vec![message("acme", None, "new", START_MS)]);
+    world.deliver(arrives);
+    let names: Vec<_> = world.engine.destination_measures(1_000).unwrap().1.into_iter().map(|it| it.name).collect();
+    assert_eq!(names, [Some("acme".to_owned()), None]);
+}
+
+/// A reader of outcomes is told of each message that is given up.
+#[test]
+fn readers_of_outcomes_are_told_of_what_a_removal_ends__d23() {
+    let world = world(Settings::default(), &["acme"]);
+    let feed = world.engine.follow(std::sync::Arc::new(crate::due::outcome_feed::OutcomeFeed::new(|| ())));
+    world.give(due("acme", 3));
+    assert_eq!(world.give(vec![remove("acme", true)]), [Answer::Removed]);
+    world.write();
+    assert_eq!(world.engine.open_count(), 0);
+    let told: Vec<_> = feed.read(10).outcomes.iter().map(|it| it.outcome).collect();
+    assert_eq!(told, [crate::store::Outcome::Dead; 3]);
+}
+
+/// Two destinations draw the same random waits.
+#[test]
+fn two_destinations_draw_other_waits__d6_d23() {
+    let world = world(Settings::default(), &["a", "b"]);
+    world.give(vec![message("a", None, "a", START_MS), message("b", None, "b", START_MS)]);
+    world.deliver(|_| Verdict::Refused("no".to_owned()));
+    let next = |id: &str| {
+        let names = [id.to_owned()];
+        world.engine.destination_figures(Some(&names), 1).unwrap().1[0].next_try_ms
+    };
+    assert_ne!(next("a"), next("b"));
+}

@@ -6,6 +6,8 @@ mod customers;
 mod destination_figures;
 mod destination_filters;
 mod destinations;
+mod destinations_random;
+mod destinations_struck;
 mod doubting;
 mod due_times;
 mod expiring;

@@ -378,6 +378,10 @@ class DeliveryQueue:
                 settings = msgspec.json.encode({"function": True, **self._handlers.limits(name)}).decode()
                 self._running.submit(SetDestination(name, settings), format="item").result()
 
+    def _refuse_handler(self, name: str) -> None:
+        if self._handlers is not None and name in self._handlers.names:
+            raise WrongUsage(f"{name!r} is a function of handlers=: take it out there, or give another name")
+
     def set_destination(
         self,
         name: str,
@@ -417,6 +421,8 @@ class DeliveryQueue:
             raise WrongUsage(
                 "a destination without url is a function, and this queue has no handlers=: give an address"
             )
+        if url is not None:
+            self._refuse_handler(name)
         limits = self._handlers.limits(name) if self._handlers and url is None else {}
         given = {
             "url": url,
@@ -456,6 +462,7 @@ class DeliveryQueue:
         ...     queue.remove_destination("acme"), queue.remove_destination("acme", dead=True)
         (<Answer.REFUSED: 'refused'>, <Answer.REMOVED: 'removed'>)
         """
+        self._refuse_handler(name)
         return self._ask([RemoveDestination(name, dead)], _the_one, format="item")
 
     def destinations(self) -> dict[str, dict[str, Any]]:

@@ -360,7 +360,7 @@ impl Dispatcher {
         self.has_turn_again(share);
         self.clocks.arm(Duration::from_micros(ROUND_US), Alarm::Round(share, since_us));
         // A key in doubt that is ready may be dead, and ready again each second.
-        if self.to[share].queues.fresh.is_empty() {
+        if self.to[share].queues.fresh.is_empty() && !self.to[share].is_paused {
             self.to[share].wants_one_early = true; // of those that left memory
             self.wants_look(share);
             if let Some(key) = self.to[share].doubts.longest_waiting(|key| self.window.may_be_sent(key)) {

@@ -4,17 +4,17 @@ use super::{Dispatcher, Flight};
 use crate::due::clocks::Alarm;
 use crate::due::destination::{Destination, Offer};
 use crate::due::lanes::Slot;
-use crate::due::strikes::{GROUP, IN_GROUP, LONG_US, Struck};
+use crate::due::strikes::{GROUP, IN_GROUP, LONG_US, Line};
 use crate::due::window::State;
 
 /// What is to be done before a message with strikes can be sent.
 enum Note {
     /// The first of these was taken back, or its key is paused.
-    Gone(Struck, Slot, i64),
+    Gone(Line, Slot, i64),
     /// A message goes alone next: others that are noted and not sent wait for their next note.
     TakeBack,
     Alone(Slot, i64),
-    Group(Struck, i64),
+    Group(Line, i64),
 }
 
 impl Dispatcher {
@@ -36,16 +36,23 @@ impl Dispatcher {
         let entry = self.window.entry_mut(slot);
         entry.state = State::Retrying;
         let (seq, strikes) = (entry.seq, entry.strikes);
-        let is_in_doubt = self.is_in_doubt(slot);
-        self.strikes.wait(slot, seq, strikes, is_in_doubt);
+        let (share, is_in_doubt) = (self.share_of(slot), self.is_in_doubt(slot));
+        self.strikes.wait(share, slot, seq, strikes, is_in_doubt);
     }
 
     /// Whether a message with strikes waits for its note, its commit or a place.
     pub(super) fn has_struck_to_send(&self, share: u32) -> bool {
-        self.strikes.waiting().any(|(slot, seq)| self.is_of(share, slot, seq))
+        self.has_struck_waiting(share)
             || self.strikes.noted().any(|seq| {
                 self.is_unsent(seq) && self.window.find(seq).is_some_and(|slot| self.share_of(slot) == share)
             })
+    }
+
+    /// Whether a message with strikes waits for its note.
+    pub(super) fn has_struck_waiting(&self, share: u32) -> bool {
+        self.strikes.has(Line::Fresh(share))
+            || self.strikes.has(Line::InDoubt(share))
+            || self.strikes.find_alone(|slot, seq| self.is_of(share, slot, seq)).is_some()
     }
 
     fn is_unsent(&self, seq: i64) -> bool {
@@ -59,15 +66,14 @@ impl Dispatcher {
 
     /// The message that goes alone next: there is a place for it, and a try if the destination is down.
     pub(super) fn next_alone(&self) -> Option<(Slot, i64)> {
-        self.strikes.first(Struck::Alone)?;
-        if !self.strikes.may_go_alone(self.clocks.now_us()) {
+        if !self.strikes.has(Line::Alone) || !self.strikes.may_go_alone(self.clocks.now_us()) {
             return None;
         }
-        self.strikes.find(Struck::Alone, |slot, seq| {
+        self.strikes.find_alone(|slot, seq| {
             self.waits_for_note(slot, seq) && {
-                let Destination { places, outage, .. } = &self.to[self.share_of(slot)];
+                let Destination { places, outage, pace, is_paused, .. } = &self.to[self.share_of(slot)];
                 let may_try = !outage.is_down() || outage.next_try(true, true).is_some();
-                may_try && places.may_start(self.is_in_doubt(slot)).is_some()
+                may_try && !is_paused && pace.may_send() && places.may_start(self.is_in_doubt(slot)).is_some()
             }
         })
     }
@@ -82,11 +88,9 @@ impl Dispatcher {
         if self.limit.is_paused || !self.strikes.has_any() || self.strikes.alone.is_some() {
             return None;
         }
-        for which in [Struck::Alone, Struck::Fresh, Struck::InDoubt] {
-            if let Some((slot, seq)) = self.strikes.first(which).filter(|(slot, seq)| !self.waits_for_note(*slot, *seq))
-            {
-                return Some(Note::Gone(which, slot, seq));
-            }
+        let fronts = self.strikes.fronts();
+        if let Some((line, slot, seq)) = fronts.iter().find(|(_, slot, seq)| !self.waits_for_note(*slot, *seq)) {
+            return Some(Note::Gone(*line, *slot, *seq));
         }
         if let Some((slot, seq)) = self.next_alone() {
             if self.strikes.noted().any(|seq| self.is_unsent(seq)) {
@@ -94,13 +98,8 @@ impl Dispatcher {
             }
             return self.youngest_us().is_none().then_some(Note::Alone(slot, seq));
         }
-        let is_next = |it: &mut Self, which| {
-            let (slot, seq) = it.strikes.first(which)?;
-            it.has_room_for(it.share_of(slot), which).then_some((slot, seq))
-        };
-        [Struck::Fresh, Struck::InDoubt]
-            .into_iter()
-            .find_map(|which| is_next(self, which).map(|(_, seq)| Note::Group(which, seq)))
+        let young = self.strikes.young(self.clocks.now_us());
+        fronts.into_iter().find_map(|(line, _, seq)| self.has_room_for(line, young).then_some(Note::Group(line, seq)))
     }
 
     /// Whether [`Dispatcher::note_strikes`] would do anything.
@@ -112,22 +111,22 @@ impl Dispatcher {
     pub(super) fn note_strikes(&mut self) {
         while let Some(note) = self.next_note() {
             match note {
-                Note::Gone(which, slot, seq) => {
-                    self.strikes.pop(which);
+                Note::Gone(line, slot, seq) => {
+                    self.strikes.pop(line);
                     let is_open = self.window.get(slot, seq).is_some_and(|it| it.state == State::Retrying);
                     if is_open && !self.strikes.is_noted(seq) && self.window.is_paused(slot) {
                         self.leave_paused(slot);
                     }
                 }
-                Note::TakeBack => self.unnote_waiting(),
+                Note::TakeBack => self.unnote_waiting(None),
                 Note::Alone(slot, seq) => {
                     self.outcomes.noted.push((seq, true));
                     let (strikes, now_us) = (self.window.entry(slot).strikes, self.clocks.now_us());
                     let until_us = self.strikes.note_alone(slot, seq, strikes, now_us);
                     self.clocks.arm_at(until_us, Alarm::Alone);
                 }
-                Note::Group(which, seq) => {
-                    self.strikes.note(which, seq);
+                Note::Group(line, seq) => {
+                    self.strikes.note(line, seq);
                     self.outcomes.noted.push((seq, true));
                 }
             }
@@ -186,27 +185,34 @@ impl Dispatcher {
         let waits = self.unnote(seq);
         let entry = self.window.entry(slot);
         if waits && entry.state == State::Retrying {
-            self.strikes.wait(slot, seq, entry.strikes, self.is_in_doubt(slot));
+            let (share, strikes) = (entry.share, entry.strikes);
+            self.strikes.wait(share, slot, seq, strikes, self.is_in_doubt(slot));
         }
     }
 
-    /// Takes back the notes of all messages that were not sent.
-    pub(super) fn unnote_waiting(&mut self) {
+    /// Takes back the notes of all messages that were not sent. `of`: only those of this share.
+    pub(super) fn unnote_waiting(&mut self, of: Option<u32>) {
         let unsent: Vec<i64> = self.strikes.noted().filter(|seq| self.is_unsent(*seq)).collect();
         for seq in unsent {
-            if let Some(slot) = self.window.find(seq) {
+            if let Some(slot) = self.window.find(seq)
+                && of.is_none_or(|share| share == self.share_of(slot))
+            {
                 self.unnote_unsent(slot, seq);
             }
         }
     }
 
-    /// Whether one more message of a group may be noted: few are out, and a place and a token are free for it.
-    fn has_room_for(&mut self, share: u32, which: Struck) -> bool {
+    /// Whether one more message of a line may be noted: few are out, and a place and a token are free for it.
+    fn has_room_for(&mut self, line: Line, young: usize) -> bool {
+        let (share, is_in_doubt) = match line {
+            Line::Alone => return false,
+            Line::Fresh(share) => (share, false),
+            Line::InDoubt(share) => (share, true),
+        };
         let most = if self.to[share].outage.is_down() { 1 } else { GROUP };
-        if self.strikes.young(self.clocks.now_us()) >= most {
+        if young >= most || self.to[share].is_paused {
             return false;
         }
-        let is_in_doubt = which == Struck::InDoubt;
         let of_kind = |seq: &i64| {
             self.is_unsent(*seq)
                 && self

@@ -9,7 +9,7 @@ use crate::due::destination::{Destination, Offer};
 use crate::due::doubt::Key;
 use crate::due::lanes::Slot;
 use crate::due::places::PlaceLimits;
-use crate::due::strikes::Struck;
+use crate::due::strikes::Line;
 use crate::due::table::{self, Candidate, Startable, Taken, Turn};
 use crate::due::window::State;
 use crate::message::{Body, Message};
@@ -31,10 +31,12 @@ impl Dispatcher {
             for place in 0..self.turns.shares.len() {
                 self.wake_for_place(self.turns.shares[place]);
             }
-            if let Some((slot, seq)) = self.strikes.first(Struck::Fresh)
-                && let Some(share) = self.window.get(slot, seq).map(|entry| entry.share)
-            {
-                self.wake_for_place(share);
+            if self.strikes.has_any() {
+                for (line, ..) in self.strikes.fronts() {
+                    if let Line::Fresh(share) = line {
+                        self.wake_for_place(share);
+                    }
+                }
             }
         }
         is_ready
@@ -254,7 +256,7 @@ impl Dispatcher {
             Turn::InDoubt | Turn::Try(true) => true,
             Turn::Alone => self.is_in_doubt(flight.messages[0].slot),
         };
-        let has_struck = self.strikes.waiting().any(|(slot, seq)| self.is_of(share, slot, seq));
+        let has_struck = self.has_struck_waiting(share);
         let to = &mut self.to[share];
         to.pace.spend(deliveries.len());
         if from == Turn::Fresh && !to.queues.in_doubt.is_empty() && to.places.others_go_first() {
@@ -371,8 +373,7 @@ impl Dispatcher {
 
     /// Sets an alarm that wakes a sender when a long send leaves its ordinary place.
     fn wake_for_place(&mut self, share: u32) {
-        let is_of = |(slot, seq): &(Slot, i64)| self.is_of(share, *slot, *seq);
-        let has_struck = || self.may_send() && self.strikes.first(Struck::Fresh).as_ref().is_some_and(is_of);
+        let has_struck = || self.may_send() && self.strikes.has(Line::Fresh(share));
         let waits = self.may_send() && self.share_waits_for_place(share);
         if self.to[share].places.is_older_armed || !(waits || has_struck()) {
             return;

@@ -13,6 +13,9 @@ use crate::sinks::inside::Allowed;
 use crate::sinks::reply::Replies;
 use crate::sinks::{Delivery, Reply, ReplySink as _, Verdict};
 
+/// A test is waited for by a person, and by a server that stops.
+const LONGEST: Duration = Duration::from_secs(10);
+
 struct Answer(Sender<Verdict>);
 
 impl Replies for Answer {
@@ -21,7 +24,7 @@ impl Replies for Answer {
     }
 }
 
-/// Sends a message with the key and the id `test`, by connections of its own. Returns what came back, and how long it took.
+/// Sends a message with the key `test`, by connections of its own, and waits at most ten seconds. Returns what came back, and how long it took.
 ///
 /// # Errors
 /// The system gives no thread.
@@ -31,13 +34,15 @@ pub(crate) fn try_out(
     allowed: &Allowed,
     usual_time_out: Duration,
 ) -> Result<(Verdict, Duration), DeliveryError> {
-    let time_out = settings.sink_timeout_s.map_or(usual_time_out, Duration::from_secs_f64);
+    let time_out = settings.sink_timeout_s.map_or(usual_time_out, Duration::from_secs_f64).min(LONGEST);
     let mut sink = HttpSink::open(None)?;
     sink.named(allowed);
     let now_ms = SystemWallTime.now_us() / 1_000;
     // Its number says only that it is of a named one.
     let extras = Extras { destination: Some(name.into()), share: 1, ..Extras::default() };
-    let body = Body::new(Some("test"), "test", br#"{"test":true}"#, true).with_extras(extras);
+    // A receiver that drops repeats does not drop the next test.
+    let id = format!("test {now_ms}");
+    let body = Body::new(Some("test"), &id, br#"{"test":true}"#, true).with_extras(extras);
     let message = Message::from_parts(body, now_ms, None);
     let to = Some(Arc::new(settings));
     let delivery = Delivery { to, ..Delivery::from_parts(message, 0, now_ms, 0, 1, false) };

@@ -148,9 +148,9 @@ CREATE TABLE dead_letters (
     reason TEXT NOT NULL,
     allowed TEXT NOT NULL,
     record BLOB NOT NULL,
-    share INTEGER -- the number of the destination that the message named
+    destination TEXT -- that the message named; it may have been removed since
 );
-CREATE INDEX letters_by_share ON dead_letters (share) WHERE share IS NOT NULL;
+CREATE INDEX letters_by_destination ON dead_letters (destination) WHERE destination IS NOT NULL;
 CREATE INDEX letters_by_time ON dead_letters (at_ms); -- they are counted by it, as it is small
 CREATE INDEX letters_of_messages ON dead_letters (line) WHERE source = 'delivery';
 CREATE TABLE actions (

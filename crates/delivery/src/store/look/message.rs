@@ -101,8 +101,7 @@ pub(super) fn ended(row: &Row<'_>) -> rusqlite::Result<Seen> {
 
 /// Adds why this message was given up, and its destination, if the store has kept its dead letter.
 pub(super) fn add_letter(db: &Connection, seen: &mut Seen) -> Result<()> {
-    let letter = "SELECT reason, name FROM dead_letters l LEFT JOIN destinations d ON d.share = l.share \
-                  WHERE source = 'delivery' AND line = ?";
+    let letter = "SELECT reason, destination FROM dead_letters WHERE source = 'delivery' AND line = ?";
     let mut select = db.prepare_cached(letter)?;
     let found = select.query_row([seen.seq], |row| Ok((text(row, 0)?, optional_text(row, 1)?))).optional()?;
     if let Some((reason, destination)) = found {

@@ -52,8 +52,10 @@ impl Snapshot {
     /// A page of messages with this outcome, from rows of the ledger before this one. Withdrawn messages count as
     /// cancelled. A requeued dead message is left out.
     pub fn ended(&self, outcome: Outcome, of: PageOf<'_>, before_n: Option<i64>) -> Result<Page<i64>, DeliveryError> {
-        let share = self.share_of(of)?;
-        self.ask(|db| all_ended(db, outcome, of, share, before_n.unwrap_or(i64::MAX)))
+        if outcome != Outcome::Dead {
+            self.share_of(of)?; // of one that was removed there may be dead letters
+        }
+        self.ask(|db| all_ended(db, outcome, of, before_n.unwrap_or(i64::MAX)))
     }
 
     fn share_of(&self, of: PageOf<'_>) -> Result<Option<i64>, DeliveryError> {
@@ -166,26 +168,20 @@ fn recurring(db: &Connection, of: PageOf<'_>, share: Option<i64>, after_seq: i64
     Ok((found, reached))
 }
 
-fn all_ended(
-    db: &Connection,
-    outcome: Outcome,
-    of: PageOf<'_>,
-    share: Option<i64>,
-    before_n: i64,
-) -> Result<Page<i64>> {
+fn all_ended(db: &Connection, outcome: Outcome, of: PageOf<'_>, before_n: i64) -> Result<Page<i64>> {
     let some = "FROM ledger WHERE n < :before_n ORDER BY n DESC LIMIT :most";
     let query = format!(
         "SELECT {ENDED}, n FROM (SELECT * {some}) AS l JOIN messages m ON m.seq = l.seq \
          WHERE l.outcome IN (:outcome, :other) AND (:key IS NULL OR key = :key) \
-         AND due_ms >= :from_ms AND due_ms < :before_ms AND (:share IS NULL OR EXISTS ( \
-             SELECT 1 FROM dead_letters d WHERE d.source = 'delivery' AND d.line = l.seq AND d.share = :share \
+         AND due_ms >= :from_ms AND due_ms < :before_ms AND (:destination IS NULL OR EXISTS ( \
+             SELECT 1 FROM dead_letters d WHERE d.source = 'delivery' AND d.line = l.seq AND d.destination = :destination \
          )) ORDER BY n DESC LIMIT :limit"
     );
     let other = if outcome == Outcome::Cancelled { Outcome::Withdrawn } else { outcome };
     let values = named_params! {
         ":before_n": before_n, ":most": of.looked_at as i64, ":outcome": outcome, ":other": other, ":key": of.key,
         ":from_ms": of.due_from_ms.unwrap_or(i64::MIN), ":before_ms": of.due_before_ms.unwrap_or(i64::MAX),
-        ":limit": of.limit as i64 + 1, ":share": share
+        ":limit": of.limit as i64 + 1, ":destination": of.destination
     };
     let both = |row: &Row<'_>| Ok((ended(row)?, row.get(9)?));
     let (found, is_cut): (Vec<(Seen, i64)>, _) =

@@ -133,12 +133,10 @@ impl Snapshot {
         limit: usize,
         bytes: usize,
     ) -> Result<Vec<Kept>, DeliveryError> {
-        let share = destination.map(|name| self.share_named(name)).transpose()?;
-        let of_share = if share.is_some() { "l.share = ?" } else { "? IS NULL" };
+        let of_it = if destination.is_some() { "destination = ?" } else { "? IS NULL" };
         let query = format!(
-            "SELECT n, at_ms, source, line, reason, allowed, substr(CAST(record AS BLOB), 1, ?), d.name \
-             FROM dead_letters l LEFT JOIN destinations d ON d.share = l.share \
-             WHERE {of_share} AND n < ? ORDER BY n DESC LIMIT ?"
+            "SELECT n, at_ms, source, line, reason, allowed, substr(CAST(record AS BLOB), 1, ?), destination \
+             FROM dead_letters WHERE {of_it} AND n < ? ORDER BY n DESC LIMIT ?"
         );
         let kept = |row: &Row<'_>| {
             let letter = Letter {
@@ -150,7 +148,12 @@ impl Snapshot {
             };
             Ok(Kept { n: row.get(0)?, at_ms: row.get(1)?, letter, destination: optional_text(row, 7)? })
         };
-        self.ask(|db| rows(db, &query, params![bytes as i64, share, before_n, limit as i64], kept))
+        let found: Vec<Kept> =
+            self.ask(|db| rows(db, &query, params![bytes as i64, destination, before_n, limit as i64], kept))?;
+        if let (Some(name), true) = (destination, found.is_empty()) {
+            self.share_named(name)?; // of one that was removed there may be letters
+        }
+        Ok(found)
     }
 
     /// The number of dead letters that are not written out yet. A deliverer does that when it opens the store.

@@ -97,7 +97,7 @@ fn a_setting_that_is_not_allowed_is_told_and_no_secret_is_shown__d23() {
     let damaged = "-----BEGIN CERTIFICATE-----\nczNjcmV0\n-----END CERTIFICATE-----\n";
     let good = || NamedSettings { url: "http://example.org/".to_owned(), ..NamedSettings::default() };
     for (settings, expected) in [
-        (NamedSettings::default(), "is no address"),
+        (NamedSettings::default(), "url is missing"),
         (NamedSettings { rate: Some("fast".to_owned()), ..good() }, "write it as 100/s"),
         (NamedSettings { concurrency: Some(0), ..good() }, "concurrency is 0"),
         (NamedSettings { sink_timeout_s: Some(0.0), ..good() }, "sink-timeout is 0"),
