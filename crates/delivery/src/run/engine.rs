@@ -35,8 +35,10 @@ use crate::group::writer::{Begun, Committed, Sends, Writer};
 use crate::group::writer_queue::WriterQueue;
 use crate::message::named::NamedSettings;
 #[cfg(feature = "http")]
+use crate::sinks::Verdict;
+#[cfg(feature = "http")]
 use crate::sinks::http::trial::try_out;
-use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
+use crate::sinks::{Delivery, TakesNamed, Verdicts};
 use crate::store::file::owner::Ownership;
 use crate::store::{
     self, Action, Broken, Checkpoints, Opening, Options, PAUSED, Progress, RESTORED, Store, StoredDestination,
