@@ -18,7 +18,7 @@ struct Beside {
 /// none, which otherwise go to `webhook`.
 ///
 /// # Errors
-/// As [`HttpSink::open`].
+/// [`DeliveryError::Usage`] for an `https` webhook without certificates; [`DeliveryError::Failed`] if the system gives no thread.
 pub fn beside_webhooks(
     functions: Box<dyn ReplySink>,
     has_own: bool,

@@ -44,9 +44,9 @@ pub struct DestinationSeen {
     pub concurrency: Option<usize>,
     /// Whether nothing is sent there.
     pub is_paused: bool,
-    /// Messages without an outcome, up to [`MOST_COUNTED`]. Recurring messages do not count, their occurrences do.
+    /// Messages without an outcome, up to `MOST_COUNTED`. Recurring messages do not count, their occurrences do.
     pub waiting: u64,
-    /// How many of them are due, up to [`MOST_COUNTED`].
+    /// How many of them are due, up to `MOST_COUNTED`.
     pub overdue: u64,
     /// When the first of its messages is due, or was.
     pub first_due_ms: Option<i64>,
