@@ -70,7 +70,7 @@ TEST = (
             ".ci/notices --check",
         ),
     ),
-    Step("rust", "the tests of the crates, and the examples in their docs", 100, ("cargo test --locked --workspace",)),
+    Step("rust", "the tests of the crates, and the examples in their docs", 250, ("cargo test --locked --workspace",)),
     Step(
         "python",
         "the tests of the Python package, with a smoke test of each process, and Spark's in one JVM",
@@ -117,14 +117,14 @@ ALL = (
     Step(
         "simulation",
         "the engine of delivery by 1,000 seeds",
-        120,
+        240,
         ("cargo test --locked --workspace --lib -- simulation customers",),
         {"TICKWHEEL_SEEDS": "1000"},
     ),
     Step(
         "python-long",
         "kills, clusters, a broker, a browser, valgrind, fuzzers",
-        700,  # Spark's tests are two groups, and the longest
+        1200,  # Spark's tests are two groups, and the longest
         (f"{PYTEST} --numprocesses 4 --long --no-loadscope-reorder -m '{LONG}' tests/spark tests/python",),
     ),
     Step("archives", "the crates, the sdist and the wheel, installed and used", 170, (f"{MAKE} packages",)),
