@@ -21,7 +21,7 @@ help:
 	@echo "make demo-spark  the same on Spark: a year of flights held, three days delivered (needs Java 17)"
 	@echo "make quick       the daily checks: format, lints, types, the timer's own tests (under two minutes)"
 	@echo "make test        set up, then the checks of a change: lints, types, all unit tests, a smoke test of each process (a quarter of an hour)"
-	@echo "make test-all    that, and what is long: models, kills, clusters, browser, fuzzers, packages; CI runs it (40 minutes)"
+	@echo "make test-all    that, and what is long: models, kills, clusters, browser, fuzzers, packages; CI runs it (50 minutes)"
 	@echo "make packages    build the crates, the sdist and the wheel, install each in an empty environment, run a program"
 	@echo "make wheels      build the wheels of a release, for each CPython of this machine, and try each (20 minutes)"
 	@echo "make soak        the long runs, three hours: random graphs, 100,000 seeds, hundreds of kills, gigabytes, ..."
