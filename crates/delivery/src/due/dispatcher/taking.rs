@@ -42,8 +42,8 @@ impl Dispatcher {
         is_ready
     }
 
-    /// The share whose turn it is, of those that can send now. Those that only wait for a place have sends out, so there are no
-    /// more of them than places.
+    /// The share whose turn it is, of those that can send now. A share that only waits for a place has
+    /// sends out, so there are no more such shares than places.
     fn next_share(&mut self) -> Option<u32> {
         let now_us = self.clocks.now_us();
         if let Some(alone) = &self.strikes.alone {

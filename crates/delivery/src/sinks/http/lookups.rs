@@ -4,8 +4,8 @@
 //! - A name has one lookup at a time, and one answer is for all that wait when it comes. So no destination has more than
 //!   one thread, and slow lookups do not fall behind the connections that open.
 //! - If all threads are busy, there is another one for the next name, up to [`MOST_THREADS`]. It ends when no name waits.
-//! - Names take turns. Those whose last lookup failed come after the others, and have at most half of the threads:
-//!   thousands of names that hang leave the other half to those that answer.
+//! - Names take turns. A name whose last lookup failed comes after the others. Such names have at most half of the threads,
+//!   so thousands that hang leave the other half to names that answer.
 
 use std::collections::VecDeque;
 use std::fmt;
