@@ -80,7 +80,11 @@ class _Threads:
             except BaseException as raised:  # SystemExit too is an answer, as in a coroutine
                 returned, error = None, raised
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(ended.set_result, (returned, error))
+                loop.call_soon_threadsafe(give, (returned, error))
+
+        def give(what: tuple[object, BaseException | None]) -> None:
+            if not ended.done():  # a task that is cancelled twice waits no more
+                ended.set_result(what)
 
         self._open += 1
         try:
