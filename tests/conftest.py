@@ -187,7 +187,7 @@ def _ending_processes(item: pytest.Item, fail: Callable[..., Any]) -> Callable[.
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """A file runs in one worker. Spark's short tests do so together, in one JVM. Its long tests are two groups of equal
-    length, those with a cluster or a broker and those with sessions: two starts of Spark at a time, and no third, which
+    length, those with a cluster and those with sessions or a broker: two starts of Spark at a time, and no third, which
     takes a minute on two cores, and some of these tests need it within a time.
     """
     from xdist.scheduler import LoadScopeScheduling
@@ -199,6 +199,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             reason = next((reason for path, reason in LONG.items() if nodeid.startswith(path)), None)
             if reason is None:
                 return "Spark: short"
-            return "Spark: long, clusters" if reason in (CLUSTERS, BROKER) else "Spark: long, sessions"
+            return "Spark: long, clusters" if reason == CLUSTERS else "Spark: long, sessions"
 
     return Scheduling(config, log)
