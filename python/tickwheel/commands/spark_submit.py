@@ -56,9 +56,9 @@ _program_options = together(
     click.option("--log-file", metavar="FILE", type=FILE,
                  help="Write the program's own lines to FILE too, on the driver's host: on standard error they are "
                  "between Spark's."),
-    click.option("--changed-source", type=click.Choice(["start", "go-on"]),
-                 help="If INPUT is not the one of the checkpoint, as a topic that was made anew: read it from its "
-                 "start, or go on. Both leave out files that are gone before they were read."),
+    click.option("--changed-source", is_flag=True,
+                 help="If INPUT is not the one of the checkpoint, as a topic that was made anew: go on all the same, "
+                 "from where it was read to. Leaves out files that are gone before they were read."),
     click.option("--until-delivered", is_flag=True,
                  help="End when all that is there is delivered; do not wait for more."),
 )  # fmt: skip
