@@ -15,14 +15,13 @@ from typing import Any
 
 import click
 
-from tickwheel._printable import printable
 from tickwheel.commands.durations import Duration
-from tickwheel.commands.options import FILE, GIVEN, access_of, column_options, columns_of, hand_off_options, together
+from tickwheel.commands.options import GIVEN, access_of, column_options, columns_of, hand_off_options, together
 from tickwheel.commands.printing import say
 
 _BETWEEN = "--"
 _QUIET = "spark.log.level=WARN"
-_LINE = "%(asctime)s %(levelname)s %(message)s"
+_LINE = "%(asctime)s tickwheel %(levelname)s %(message)s"  # the lines of Spark are between these
 
 
 def _options(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> Mapping[str, str]:
@@ -53,9 +52,6 @@ _program_options = together(
     click.option("--source-option", "options", metavar="NAME=VALUE", multiple=True, callback=_options,
                  help="An option of Spark's source, as kafka.security.protocol=SSL. Repeat it for more."),
     click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there, as 0.0.0.0:9464."),
-    click.option("--log-file", metavar="FILE", type=FILE,
-                 help="Write the program's own lines to FILE too, on the driver's host: on standard error they are "
-                 "between Spark's."),
     click.option("--changed-source", is_flag=True,
                  help="If INPUT is not the one of the checkpoint, as a topic that was made anew: go on all the same, "
                  "from where it was read to. Leaves out files that are gone before they were read."),
@@ -74,7 +70,6 @@ def program(
     intake_mib: int,
     options: Mapping[str, str],
     metrics: str | None,
-    log_file: Path | None,
     **how: Any,
 ) -> None:
     """Hold the messages of INPUT in Spark, and hand each to its deliverer before it is due, until SIGTERM or Ctrl-C.
@@ -88,10 +83,7 @@ def program(
     logging.basicConfig(format=_LINE, stream=sys.stderr)
     logging.getLogger("tickwheel").setLevel(logging.INFO)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs the traceback of an error that is also raised here
-    end = logging.Logger("tickwheel")  # for what is printed at the end, and so is no line of the log
     try:
-        if log_file:
-            _write_to(log_file, end)
         from tickwheel.spark.inputs import Input
         from tickwheel.spark.runner import Program
 
@@ -106,22 +98,11 @@ def program(
             **how,
         ).run()
     except WrongUsage as error:
-        end.error("%s", printable(str(error)))
         raise click.UsageError(str(error)) from error
     except DeliveryFailed as error:
-        end.error("failed: %s; then run it again to go on", printable(str(error)))
         say(f"Failed: {error}; then run it again to go on.", err=True)
         sys.exit(3)
     sys.exit(code)
-
-
-def _write_to(path: Path, end: logging.Logger) -> None:
-    from tickwheel.spark.driver_log import LogFile
-
-    handler = LogFile(path)
-    handler.setFormatter(logging.Formatter(_LINE))
-    for logger in (logging.getLogger("tickwheel"), end):
-        logger.addHandler(handler)
 
 
 def main() -> None:
