@@ -44,13 +44,9 @@ _program_options = together(
                  help="Messages leave Spark this long before they are due, 1s to 1h; by default 20s with a local "
                  "master, 90s elsewhere. A number alone is seconds."),
     column_options,
-    click.option("--intake-rows", metavar="N", type=click.IntRange(1), default=100_000, show_default=True,
-                 help="At most N records of Kafka in a micro-batch."),
-    click.option("--intake-mib", metavar="MIB", type=click.IntRange(1), default=32, show_default=True,
-                 help="Files of at most so many MiB, also of a table, in a micro-batch; one file is read whole, "
-                 "however large."),
     click.option("--source-option", "options", metavar="NAME=VALUE", multiple=True, callback=_options,
-                 help="An option of Spark's source, as kafka.security.protocol=SSL. Repeat it for more."),
+                 help="An option of Spark's source, as kafka.security.protocol=SSL, or in place of a bound of a "
+                 "micro-batch, as maxOffsetsPerTrigger=100000. Repeat it for more."),
     click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there, as 0.0.0.0:9464."),
     click.option("--changed-source", is_flag=True,
                  help="If INPUT is not the one of the checkpoint, as a topic that was made anew: go on all the same, "
@@ -66,8 +62,6 @@ def program(
     given: str,
     deliverers: Sequence[str],
     lost: Sequence[str],
-    intake_rows: int,
-    intake_mib: int,
     options: Mapping[str, str],
     metrics: str | None,
     **how: Any,
@@ -89,7 +83,7 @@ def program(
 
         token, tls = access_of(how)
         code = Program(
-            Input(given, columns_of(how), intake_rows, intake_mib << 20, options),
+            Input(given, columns_of(how), options),
             deliverers=deliverers,
             lost=lost,
             token=token,

@@ -80,7 +80,7 @@ class SparkReading(threading.Thread):
 
     def _feed(self, address: str, token: bytes) -> bool:
         # This is the only deliverer, so a store that it had before and has not now is lost.
-        hand_off = HandOff([address], token, lost=[ALL_OTHERS], lead_ms=self._pipeline.lead_ms)
+        hand_off = HandOff([address], token, lost=[ALL_OTHERS])
         return self._pipeline.feed(hand_off, self._is_stopping, self._check)
 
     def _check(self, progress: Mapping[str, Any] | None) -> None:

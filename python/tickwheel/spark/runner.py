@@ -94,7 +94,7 @@ class Program:
         self._keep_shape(session)
         self._check_source(session, HadoopFolder(session, query_folder))
         done_before = {*commits.names()}
-        hand_off = HandOff(self.deliverers, self.token, self.tls, lost=self.lost, lead_ms=round(lead_s * 1000))
+        hand_off = HandOff(self.deliverers, self.token, self.tls, lost=self.lost)
         watched = Watched(hand_off, QueryMeasures(lead_s), began_s)
         folder = self._input_folder(session, query_folder)
         begun = Begun(HadoopFolder(session, self.checkpoint))
