@@ -39,7 +39,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, without, without_secrets
-from tickwheel.delivery.sinks.patience import ALONE_S, Patience, Search, samples
+from tickwheel.delivery.sinks.patience import ALONE_S, Patience, samples
 from tickwheel.delivery.sinks.poolers import backend_of
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import EARLIER_AT_ONCE, TableSink, Verdicts, check_columns, row_of, table_of
@@ -387,8 +387,8 @@ class PostgresqlSink(TableSink):
         return None
 
 
-class _Search(Search):
-    """How long each statement of the search may take.
+class _Search:
+    """The search for the rows of one send that fail, or take long, and how long each of its statements may take.
 
     A row that another session has locked is waited for `_LOCK_WAIT_MS`, and several rows, of which one may be locked,
     much shorter. All waits for locks take `_LOCK_WAITS_S` at most, besides 1 ms for each statement. A part of the batch
@@ -399,13 +399,23 @@ class _Search(Search):
     """
 
     def __init__(self, own_s: float, patience: Patience, rows: int) -> None:
-        super().__init__(own_s, min(ALONE_S, own_s / 4), patience, rows)
-        self._lock_waits_s = min(_LOCK_WAITS_S, own_s / 4)
+        self._until_s = time.monotonic() + own_s
+        self._alone_s, self._lock_waits_s = min(ALONE_S, own_s / 4), min(_LOCK_WAITS_S, own_s / 4)
+        self._patience, self._rows = patience, rows
+        self.is_slow = False
+        """Whether the batch took too long."""
+        self.waits_long = False
+        """Whether the database is slow, as each of some rows took too long too."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no time is left for another statement."""
+        return time.monotonic() > self._until_s
 
     def limits(self, rows: int) -> tuple[int, int]:
         """The longest wait for a lock, and the longest time of the statement, in milliseconds."""
         lock_ms = min(_LOCK_WAIT_MS if rows == 1 else _LOOK_WAIT_MS, int(self._lock_waits_s * 1000))
-        left_s = self.left_s
+        left_s = self._until_s - time.monotonic()
         if self.waits_long and rows == self._rows:
             statement_s = _TOGETHER_SHARE * left_s
         elif rows == 0 or self._rows == 1:
