@@ -23,7 +23,6 @@ import atexit
 import errno
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -63,6 +62,7 @@ _VERSION: Final = 1
 _BEGUN: Final = b"tickwheel.recording"
 _ENDED: Final = b"tickwheel.ended"
 _INTERVAL_S: Final = 0.1
+_KEPT: Final = 1_000_000  # events, 40 bytes each
 _STEP: Final = 1 << 16  # events taken at once, so that the GIL is held briefly
 _GROUP: Final = 1 << 18  # events in a row group
 _ADDED, _MOVED, _CANCELLED, _EXPIRED, _CASCADED, _WOKE = range(len(KINDS))
@@ -91,10 +91,10 @@ class Recording:
     """Records what `timer` does in the Parquet file `path`, from now until `close`; used in a `with` block.
 
     Begin before the first add: a cancel of a task that was added before is recorded, but without its add. Until `close`
-    the file is a new one beside `path`, with `.part` at its end; a crash leaves it. `keep` is the number of events that
-    may wait to be written, 40 bytes each; further ones are counted in `lost`. Errors: `ValueError` if the timer is
-    being recorded already, `OSError` if the file can't be made, or would replace a device or a pipe. An error while
-    writing ends the recording, not the timer, and `close` raises it.
+    the file is a new one beside `path`, with `.part` at its end; a crash leaves it. A million events may wait to be
+    written; further ones are counted in `lost`. Errors: `ValueError` if the timer is being recorded already, `OSError`
+    if the file can't be made, or would replace a device or a pipe. An error while writing ends the recording, not the
+    timer, and `close` raises it.
 
     >>> from tempfile import TemporaryDirectory
     >>> from tickwheel import SystemTimer
@@ -104,25 +104,19 @@ class Recording:
     True
     """
 
-    def __init__(self, timer: Timer | DeliveryEngine, path: str | os.PathLike[str], *, keep: int = 1_000_000) -> None:
+    def __init__(self, timer: Timer | DeliveryEngine, path: str | os.PathLike[str]) -> None:
         if not isinstance(timer, Timer | DeliveryEngine):
             given = type(timer).__name__
             raise TypeError(f"timer must be a SystemTimer or a ManualTimer, got {given}: pass the timer itself")
         if not isinstance(path, str | os.PathLike):
             given = type(path).__name__
             raise TypeError(f"path must be text or a path, got {given}: name the file to write")
-        if isinstance(keep, bool) or not isinstance(keep, int):
-            raise TypeError(f"keep must be an int, got {keep!r}: leave it out for a million events, 40 MB")
-        if not 1 <= keep <= sys.maxsize:
-            raise ValueError(
-                f"keep must be from 1 to {sys.maxsize}, got {keep}: leave it out for a million events, 40 MB"
-            )
         self.lost = 0
         self._timer = timer
         self._error: Exception | None = None
         self._ending, self._ended, self._closing = Event(), Event(), threading.RLock()
         self._process, self._is_closed, self._is_over = os.getpid(), False, False
-        if not timer._record(keep):
+        if not timer._record(_KEPT):
             raise ValueError(f"timer {timer.name!r} is being recorded already: close that recording first")
         self._path, self._part = Path(path), Path()
         try:
