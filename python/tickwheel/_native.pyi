@@ -1008,13 +1008,6 @@ class ArrowBody:
     def add(self, part: bytes, *, now_ns: int | None = None) -> Iterator[Records]: ...
     def end(self) -> None: ...
 
-@final
-class DeliveryRows:
-    """Deliveries as an Arrow record batch: `pyarrow.record_batch` reads it."""
-
-    def __len__(self) -> int: ...
-    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]: ...
-
 _Send: TypeAlias = tuple[tuple[str | None, str, str | None], int, bool, int, int, int, str | None]
 """Key, id and `traceparent`; attempt, repeat, lateness in us, begin and end in us since 1970; what is wrong."""
 
