@@ -67,7 +67,7 @@ def _command(
 
 
 def _options(command: click.Command) -> list[click.Option]:
-    return [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+    return [each for each in command.params if isinstance(each, click.Option)]
 
 
 def _first(option: click.Option, context: click.Context, told: dict[tuple[str, str], str]) -> str:

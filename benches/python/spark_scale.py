@@ -157,7 +157,7 @@ def figures(what: str, began_s: float, folder: Path, size: Size, at: str, delive
     text = F.substring(F.sha2(F.col("value").cast("string"), 512), 1, 100).alias("payload")
     rows = parse_rows(passing.select(name, key, due, text))
     files = parse_files(read_files(session, folder / "in"))
-    hand_off, stop = HandOff([at], lead_ms=LEAD_MS), Event()
+    hand_off, stop = HandOff([at]), Event()
     query = start(hold(files.unionByName(rows), LEAD_MS), hand_off, folder / "checkpoint", stop)
     seen: dict[int, Any] = {}
 

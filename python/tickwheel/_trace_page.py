@@ -1,4 +1,4 @@
-"""The page that `tickwheel trace` prints: the seven tasks of `tickwheel.trace` with the default precision.
+"""The page that `tickwheel trace` prints: seven tasks on a real wheel, the example of seed 002.
 
 At most 60 columns and 23 lines, so it is plain text. All its times and places are read from the timer while it runs.
 """
@@ -8,13 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tickwheel import TimerTask, trace
+from tickwheel import TimerTask
 from tickwheel.testing import ManualTimer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tickwheel._native import LevelSnapshot, Snapshot
+
+TICK_MS = 1000
+WHEEL_SIZE = 3
+START_MS = 1_675_752_020_558
+DELAYS_MS = (1000, 2000, 3000, 4000, 5000, 6000, 7000)
 
 
 @dataclass(slots=True)
@@ -34,13 +39,13 @@ def run() -> tuple[Snapshot, list[Course]]:
     >>> wheel["size"], courses[2].ran_ms == courses[2].due_ms
     (7, True)
     """
-    with ManualTimer(tick_ms=trace.TICK_MS, wheel_size=trace.WHEEL_SIZE, start_ms=trace.START_MS, strict=True) as timer:
+    with ManualTimer(tick_ms=TICK_MS, wheel_size=WHEEL_SIZE, start_ms=START_MS, strict=True) as timer:
         courses: dict[str, Course] = {}
 
         def ran(name: str) -> None:
             courses[name].ran_ms = timer.now_ms()
 
-        for number, delay_ms in enumerate(trace.DELAYS_MS, start=1):
+        for number, delay_ms in enumerate(DELAYS_MS, start=1):
             name = f"task-{number}"
             timer.add(TimerTask(delay_ms, ran, name, name=name))
             courses[name] = Course(number, timer.now_ms() + delay_ms)
@@ -67,10 +72,10 @@ def page() -> str:
 
 
 def _lines(wheel: Snapshot, courses: list[Course]) -> Iterator[str]:
-    first_s, last_s = trace.DELAYS_MS[0] // 1000, trace.DELAYS_MS[-1] // 1000
+    first_s, last_s = DELAYS_MS[0] // 1000, DELAYS_MS[-1] // 1000
     yield f"{len(courses)} tasks on a real wheel, its clock moved by hand. They are"
-    yield f"due {first_s} to {last_s} s after second {_second(trace.START_MS)}, and none runs early."
-    yield f"A tick is {trace.TICK_MS} ms, a level has {trace.WHEEL_SIZE} buckets. After the adds:"
+    yield f"due {first_s} to {last_s} s after second {_second(START_MS)}, and none runs early."
+    yield f"A tick is {TICK_MS} ms, a level has {WHEEL_SIZE} buckets. After the adds:"
     yield ""
     for level in wheel["levels"]:
         buckets = "".join(f"{text:<17}" for text in _buckets(level, courses))
@@ -82,10 +87,6 @@ def _lines(wheel: Snapshot, courses: list[Course]) -> Iterator[str]:
     yield f"  task  {'level':<23}{'due':<8}{'ran':<8}early"
     for course in courses:
         yield _course(course)
-    yield ""
-    yield "Left out: why a task goes to a bucket, and the wake-ups."
-    yield "tickwheel trace --all shows each step, there of a timer"
-    yield 'with precision="tick", which runs tasks up to a tick early.'
 
 
 def _buckets(level: LevelSnapshot, courses: list[Course]) -> Iterator[str]:

@@ -20,14 +20,15 @@ lost events at the end (`tickwheel.ended`).
 """
 
 import atexit
+import errno
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import pyarrow as pa
@@ -37,7 +38,6 @@ import pyarrow.parquet as pq
 from tickwheel import TickwheelError, Timer
 from tickwheel._event import Event
 from tickwheel._native import DeliveryEngine, Replay
-from tickwheel._part_file import PartFile
 
 if TYPE_CHECKING:
     from tickwheel._native import ReplayCounts
@@ -62,6 +62,7 @@ _VERSION: Final = 1
 _BEGUN: Final = b"tickwheel.recording"
 _ENDED: Final = b"tickwheel.ended"
 _INTERVAL_S: Final = 0.1
+_KEPT: Final = 1_000_000  # events, 40 bytes each
 _STEP: Final = 1 << 16  # events taken at once, so that the GIL is held briefly
 _GROUP: Final = 1 << 18  # events in a row group
 _ADDED, _MOVED, _CANCELLED, _EXPIRED, _CASCADED, _WOKE = range(len(KINDS))
@@ -90,10 +91,10 @@ class Recording:
     """Records what `timer` does in the Parquet file `path`, from now until `close`; used in a `with` block.
 
     Begin before the first add: a cancel of a task that was added before is recorded, but without its add. Until `close`
-    the file is `path` with `.part` appended; a part file that a crash left is overwritten. `keep` is the number of
-    events that may wait to be written, 40 bytes each; further ones are counted in `lost`. Errors: `ValueError` if the
-    timer or the path is being recorded already, `OSError` if the file can't be made. An error while writing ends the
-    recording, not the timer, and `close` raises it.
+    the file is a new one beside `path`, with `.part` at its end; a crash leaves it. A million events may wait to be
+    written; further ones are counted in `lost`. Errors: `ValueError` if the timer is being recorded already, `OSError`
+    if the file can't be made, or would replace a device or a pipe. An error while writing ends the recording, not the
+    timer, and `close` raises it.
 
     >>> from tempfile import TemporaryDirectory
     >>> from tickwheel import SystemTimer
@@ -103,36 +104,30 @@ class Recording:
     True
     """
 
-    def __init__(self, timer: Timer | DeliveryEngine, path: str | os.PathLike[str], *, keep: int = 1_000_000) -> None:
+    def __init__(self, timer: Timer | DeliveryEngine, path: str | os.PathLike[str]) -> None:
         if not isinstance(timer, Timer | DeliveryEngine):
             given = type(timer).__name__
             raise TypeError(f"timer must be a SystemTimer or a ManualTimer, got {given}: pass the timer itself")
         if not isinstance(path, str | os.PathLike):
             given = type(path).__name__
             raise TypeError(f"path must be text or a path, got {given}: name the file to write")
-        if isinstance(keep, bool) or not isinstance(keep, int):
-            raise TypeError(f"keep must be an int, got {keep!r}: leave it out for a million events, 40 MB")
-        if not 1 <= keep <= sys.maxsize:
-            raise ValueError(
-                f"keep must be from 1 to {sys.maxsize}, got {keep}: leave it out for a million events, 40 MB"
-            )
         self.lost = 0
         self._timer = timer
         self._error: Exception | None = None
         self._ending, self._ended, self._closing = Event(), Event(), threading.RLock()
         self._process, self._is_closed, self._is_over = os.getpid(), False, False
-        if not timer._record(keep):
+        if not timer._record(_KEPT):
             raise ValueError(f"timer {timer.name!r} is being recorded already: close that recording first")
-        part: PartFile | None = None
+        self._path, self._part = Path(path), Path()
         try:
-            self._part = part = PartFile(Path(path))
+            self._part = _part_of(self._path)
             begun = {"version": _VERSION, "timer": timer.name, "at_us": timer.now_us(), "wall_ms": _wall_ms()}
-            self._writer = pq.ParquetWriter(part.path, SCHEMA.with_metadata({_BEGUN: json.dumps(begun)}))
+            self._writer = pq.ParquetWriter(self._part, SCHEMA.with_metadata({_BEGUN: json.dumps(begun)}))
             self._thread = threading.Thread(target=self._run, name=f"recording-{timer.name}", daemon=True)
             self._thread.start()
         except BaseException:
-            if part is not None:
-                part.discard()
+            if self._part != Path():
+                self._part.unlink(missing_ok=True)
             timer._stop_recording()
             raise
 
@@ -141,7 +136,6 @@ class Recording:
 
         Interrupted by Ctrl-C, it stops waiting. The file is finished all the same, at the latest when the interpreter
         exits, and a further `close` waits for that. Errors: `OSError` or pyarrow's if the file could not be written.
-        Then the `.part` file has what was written, and no reader can open it.
         """
         if self._process != os.getpid():  # in a forked child: the recording is the parent's, and the lock may be locked
             return
@@ -177,9 +171,9 @@ class Recording:
                 self._write_until_the_end()
                 ended = {"ended_us": self._timer.now_us(), "lost": self.lost}
                 self._writer.add_key_value_metadata({_ENDED: json.dumps(ended)})
-            self._part.place()
+            self._part.replace(self._path)
         except Exception as error:
-            self._part.release()
+            self._part.unlink(missing_ok=True)
             self._error = error
             if not self._is_over:
                 self._timer._stop_recording()
@@ -212,6 +206,17 @@ class Recording:
     def _write(self, group: list[pa.RecordBatch]) -> None:
         self._writer.write_table(pa.Table.from_batches(group, self._writer.schema))
         group.clear()
+
+
+def _part_of(path: Path) -> Path:
+    """A new file beside this path. Errors: `OSError`, also if it can't take the path's place later."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
+        raise FileExistsError(errno.EEXIST, "it is a device or a pipe, not a file: name a file", str(path))
+    made, name = mkstemp(".part", f"{path.name}.", path.parent)
+    os.close(made)
+    return Path(name)
 
 
 def about(path: str | os.PathLike[str]) -> About:

@@ -57,7 +57,7 @@ def test_a_folder_and_a_table_are_read_with_the_columns_that_are_named__S1_D1(se
     try:
         table = Input("table:later", Columns("name", None, "at", None))
         assert messages(table, session, tmp_path / "1") == Counter(v=1)
-        folder = Input(str(tmp_path / "in"), size=1)
+        folder = Input(str(tmp_path / "in"), options={"maxBytesPerTrigger": "1"})
         assert messages(folder, session, tmp_path / "2") == Counter(
             {"n0": 1, "n1": 1, "n2": 1, "x": 1, "p": 1, None: 2}
         )

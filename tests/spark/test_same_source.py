@@ -15,7 +15,6 @@ from tickwheel.spark.same_source import (
     check_source,
     gone,
     keep_source,
-    start_anew,
 )
 from tickwheel.spark.shape import Folder, HadoopFolder, LocalFolder
 
@@ -40,38 +39,19 @@ def query(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_another_input_is_refused_until_it_is_chosen_and_is_the_one_from_then_on__S4(tmp_path: Path) -> None:
+def test_another_input_is_refused_unless_it_may_change_and_is_the_one_from_then_on__S4(tmp_path: Path) -> None:
     kept = LocalFolder(tmp_path)
-    assert not check_source(kept, "topic 1", None), "a new checkpoint is for any"
+    check_source(kept, "topic 1")  # a new checkpoint is for any
     keep_source(kept, "topic 1")
     keep_source(kept, "topic 1")
-    assert not check_source(kept, "topic 1", None)
+    check_source(kept, "topic 1")
     for wrong in ("topic 2", "topic 3"):
-        with pytest.raises(WrongUsage, match=f"it is {wrong}, and was topic 1. With --changed-source start it is read"):
-            check_source(kept, wrong, None)
-    assert check_source(kept, "topic 2", "go-on")
+        with pytest.raises(WrongUsage, match=f"it is {wrong}, and was topic 1. Read it with a new checkpoint"):
+            check_source(kept, wrong)
+    check_source(kept, "topic 2", may_change=True)
     keep_source(kept, "topic 2")
-    assert not check_source(kept, "topic 2", None)
+    check_source(kept, "topic 2")
     assert sorted(it.name for it in tmp_path.iterdir()) == ["source.1.json", "source.2.json"]
-
-
-@pytest.mark.parametrize("is_in_the_middle", [False, True])
-def test_a_topic_is_read_from_its_start_also_if_the_first_try_was_cut_off__S4(
-    query: Path, is_in_the_middle: bool
-) -> None:
-    if is_in_the_middle:
-        (query / "offsets" / "1").unlink()
-    start_anew(LocalFolder(query), Topic())
-    assert sorted(it.name for it in (query / "offsets").iterdir()) == ["0", "1"]
-    version, _, topic, ticks = (query / "offsets" / "1").read_text().split("\n")
-    assert (version, json.loads(topic), ticks) == ("v1", {"t": {"0": 3, "1": 0, "2": 0}}, TICKS)
-
-
-def test_a_topic_without_offsets_to_begin_from_is_told_with_what_to_do__S4(query: Path) -> None:
-    for number in (0, 1):
-        (query / "offsets" / str(number)).unlink()
-    with pytest.raises(WrongUsage, match="offsets/1 is missing, as after an earlier try that was killed: restore it"):
-        start_anew(LocalFolder(query), Topic())
 
 
 def test_records_that_are_gone_are_those_after_the_last_completed_micro_batch__S4(query: Path) -> None:
@@ -98,14 +78,8 @@ def check(query: Folder) -> None:
 
 
 LOST = {
-    "offsets": (
-        empty("offsets", 2),
-        r"offsets/2 is empty, as after a loss of power: remove in .* offsets/2, and run again",
-    ),
-    "commit": (
-        empty("commits", 1),
-        r"commits/1 is empty, as after a loss of power: remove in .* commits/1, and run again",
-    ),
+    "offsets": (empty("offsets", 2), "offsets/2 is empty, as after a loss of power: restore the whole checkpoint"),
+    "commit": (empty("commits", 1), "commits/1 is empty, as after a loss of power: restore the whole checkpoint"),
     "sources": (without_sources, r"sources/0 has lost the list of the files that were read: restore it from a copy"),
 }
 
@@ -119,44 +93,19 @@ def test_a_log_that_is_damaged_is_told_with_the_step_that_loses_nothing__S4(quer
         check(LocalFolder(query))
 
 
-def test_an_empty_last_offset_whose_commit_is_there_goes_with_the_commit__S4(query: Path) -> None:
-    (query / "offsets" / "2").unlink()
-    empty("offsets", 1)(query)
-    (query / "offsets" / ".1.crc").write_text("")
-    with pytest.raises(
-        WrongUsage, match=r"offsets/1 is empty, .* offsets/1 and offsets/.1.crc and commits/1, and run again"
-    ):
-        check(LocalFolder(query))
-
-
-def test_an_empty_first_offset_goes_with_the_state_without_which_spark_begins_anew__S4(query: Path) -> None:
-    for log in ("offsets/1", "offsets/2", "commits/1"):
-        (query / log).unlink()
-    empty("offsets", 0)(query)
-    (query / "state/0").mkdir(parents=True)
-    with pytest.raises(WrongUsage, match=r"offsets/0 is empty, .* offsets/0 and commits/0 and state, and run again"):
-        check(LocalFolder(query))
-
-
 def test_a_log_that_is_no_text_is_told__S4(query: Path) -> None:
     for number in (1, 2):
         (query / f"offsets/{number}").write_bytes(b"v1\n\xff")
-    for read in (check, lambda it: gone(it, Topic()), lambda it: start_anew(it, Topic())):
+    for read in (check, lambda it: gone(it, Topic())):
         with pytest.raises(WrongUsage, match=r"offsets/[12] is damaged \('utf-8' codec .*\): restore it from a copy"):
             read(LocalFolder(query))
 
 
-def test_all_files_that_a_loss_of_power_left_empty_are_named_at_once_with_their_checksums__S4(
-    query: Path, session: Any
-) -> None:
+def test_files_that_a_loss_of_power_left_empty_are_named_at_once__S4(query: Path, session: Any) -> None:
     for log, number in (("offsets", 2), ("commits", 1)):
         empty(log, number)(query)
-        (query / log / f".{number}.crc").write_text("")
-    names = "offsets/2 and offsets/.2.crc and commits/1 and commits/.1.crc"
     for folder in (LocalFolder(query), HadoopFolder(session, str(query))):
-        with pytest.raises(
-            WrongUsage, match=f"offsets/2 and commits/1 are empty, .*: remove in .* {names}, and run again"
-        ):
+        with pytest.raises(WrongUsage, match="offsets/2 and commits/1 are empty, as after a loss of power"):
             check(folder)
 
 
@@ -229,85 +178,10 @@ def test_one_of_an_older_version_too_if_a_part_of_it_is_left__S4(tmp_path: Path,
         check_logs(folder, query)
 
 
-def test_an_empty_list_of_files_goes_with_the_micro_batch_that_was_begun__S4(query: Path) -> None:
-    """Spark writes the list before the offsets. Once the micro-batch is completed, only a copy helps."""
-
-    def offsets(number: int, read: int) -> None:
-        (query / f"offsets/{number}").write_text("\n".join(["v1", "{}", f'{{"logOffset":{read}}}', TICKS]))
-
-    for number in range(3):
-        offsets(number, number)
-    (query / "sources/0").mkdir(parents=True)
-    for number in range(3):
-        (query / f"sources/0/{number}").write_text("v1\n{}")
-    check(LocalFolder(query))
-    empty("sources/0", 2)(query)
-    (query / "sources/0/.2.crc").write_text("")
-    names = "sources/0/2 and sources/0/.2.crc and offsets/2"
-    with pytest.raises(WrongUsage, match=f"sources/0/2 is empty, .*: remove in .* {names}, and run again"):
-        check(LocalFolder(query))
-    offsets(2, 1)
-    with pytest.raises(
-        WrongUsage, match=r"sources/0/2 is empty, .*: remove in .* sources/0/2 and sources/0/.2.crc, and"
-    ):
-        check(LocalFolder(query))
-    offsets(2, 2)
-    (query / "commits/2").write_text("v1\n{}")
-    with pytest.raises(WrongUsage, match="sources/0 has lost the list of the files that were read"):
-        check(LocalFolder(query))
-
-
-def test_the_step_for_an_empty_first_list_is_enough__S4(query: Path) -> None:
-    """The offsets that go with it are the first. Spark begins anew without them, and only where there is no state."""
-    for log in ("offsets/1", "offsets/2", "commits/0", "commits/1"):
-        (query / log).unlink()
-    (query / "offsets/0").write_text("\n".join(["v1", "{}", '{"logOffset":0}', TICKS]))
-    (query / "sources/0").mkdir(parents=True)
-    (query / "sources/0/0").write_text("")
-    (query / "state/0").mkdir(parents=True)
-    with pytest.raises(WrongUsage, match=r"remove in .* sources/0/0 and offsets/0 and state, and run again"):
-        check(LocalFolder(query))
-    for name in ("sources/0/0", "offsets/0"):
-        (query / name).unlink()
-    (query / "state/0").rmdir()
-    (query / "state").rmdir()
-    check(LocalFolder(query))
-
-
-def test_an_empty_summary_of_the_lists_is_told_as_a_list_is__S4(query: Path) -> None:
-    (query / "sources/0").mkdir(parents=True)
-    for number in range(9):
-        (query / f"sources/0/{number}").write_text("v1\n{}")
-    for name in ("9.compact", ".9.compact.crc"):
-        (query / f"sources/0/{name}").write_text("")
-    for read, names in (
-        (8, "sources/0/9.compact and sources/0/.9.compact.crc"),
-        (9, "sources/0/9.compact and sources/0/.9.compact.crc and offsets/2"),
-    ):
-        (query / "offsets/2").write_text("\n".join(["v1", "{}", f'{{"logOffset":{read}}}', TICKS]))
-        with pytest.raises(WrongUsage, match=f"sources/0/9 is empty, .*: remove in .* {names}, and run again"):
-            check(LocalFolder(query))
-
-
-def test_no_step_deletes_the_state_once_a_second_micro_batch_was_completed__S4(query: Path) -> None:
-    for log in ("offsets/1", "offsets/2", "commits/1"):
-        (query / log).unlink()
-    empty("offsets", 0)(query)
-    (query / "state/0").mkdir(parents=True)
-    folder = LocalFolder(query.parent / "kept")
-    Begun(folder)({"batchId": 1})
-    with pytest.raises(WrongUsage, match=r"has lost offsets, .* Restore the whole checkpoint from a copy"):
-        check_logs(folder, LocalFolder(query))
-    (query / "commits/1").write_text("v1\n{}")
-    with pytest.raises(WrongUsage, match="has lost offsets"):
-        check(LocalFolder(query))  # the note could not be written
-
-
 def test_commits_without_their_offsets_are_refused__S4(query: Path) -> None:
     (query / "offsets/2").unlink()
+    check(LocalFolder(query))
     (query / "commits/2").write_text("v1\n{}")
-    check(LocalFolder(query))  # as `start_anew` leaves it if it is ended
-    (query / "commits/3").write_text("v1\n{}")
     with pytest.raises(WrongUsage, match="has lost offsets, and without them Spark begins anew"):
         check(LocalFolder(query))
 

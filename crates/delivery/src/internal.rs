@@ -34,7 +34,6 @@ pub use crate::run::settings::{SETTINGS, Settings, check_destination};
 pub use crate::run::threads::Running;
 #[cfg(feature = "http")]
 pub use crate::sinks::beside::beside_webhooks;
-pub use crate::sinks::delivery_rows::delivery_rows;
 pub use crate::sinks::function::{FUNCTION_THREADS, MOST_FUNCTION_THREADS, SPARE_FUNCTION_THREADS};
 pub use crate::sinks::inside::Allowed;
 pub use crate::sinks::line::LineWriter;
@@ -50,7 +49,7 @@ pub use crate::store::look::troubles::{ActionSeen, Kept};
 pub use crate::store::maintenance::Stop;
 pub use crate::store::maintenance::backup::{backup, restore};
 pub use crate::store::maintenance::check::{Checked, check};
-pub use crate::store::maintenance::closed::{compact, pause};
+pub use crate::store::maintenance::closed::compact;
 pub use crate::store::{ActionKind, Filter, MOST_PAUSED_KEYS, Outcome, Progress};
 
 /// Due times, as numbers and as text.

@@ -94,11 +94,9 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<delivery::sinks::coroutine_sink::CoroutineCalls>()?;
     module.add_class::<delivery::sinks::coroutine_sink::CoroutineCall>()?;
     module.add_class::<delivery::engine::outcomes::OutcomeReader>()?;
-    module.add_class::<delivery::values::rows::DeliveryRows>()?;
     module.add_class::<delivery::store::snapshot::StoreSnapshot>()?;
     module.add_function(wrap_pyfunction!(delivery::store::maintenance::check_store, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::store::maintenance::compact_store, module)?)?;
-    module.add_function(wrap_pyfunction!(delivery::store::maintenance::pause_store, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::store::maintenance::backup_store, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::store::maintenance::restore_store, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::store::maintenance::store_owner, module)?)?;

@@ -11,8 +11,7 @@ a millisecond has passed
 
 from tickwheel._native import LoopTimers, TimerHandle
 from tickwheel.aio.beside import Timeout, sleep, sleep_until, timeout, timeout_at, timers
-from tickwheel.aio.calling import debounce, retry, throttle
-from tickwheel.aio.deadlines import deadline, remaining
+from tickwheel.aio.calling import debounce, throttle
 from tickwheel.aio.limiting import RateLimiter
 from tickwheel.aio.loops import WheelTimers, new_event_loop
 from tickwheel.aio.periodic import every
@@ -23,12 +22,9 @@ __all__ = [
     "Timeout",
     "TimerHandle",
     "WheelTimers",
-    "deadline",
     "debounce",
     "every",
     "new_event_loop",
-    "remaining",
-    "retry",
     "sleep",
     "sleep_until",
     "throttle",

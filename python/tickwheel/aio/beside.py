@@ -1,13 +1,11 @@
 """A wheel beside the running loop, asyncio's or uvloop's, on its thread (T21)."""
 
 import asyncio
-import enum
 import os
 from collections.abc import Callable
 from contextvars import Context
 from datetime import timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, TypeVarTuple, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, overload
 from weakref import ref
 
 from tickwheel._native import LoopTimers, _delay_s, _time_s
@@ -210,103 +208,21 @@ def timeout_at(when: float | None) -> "Timeout":
     return Timeout(when)
 
 
-class _State(enum.Enum):
-    NEW = "created"
-    ENTERED = "active"
-    EXPIRING = "expiring"
-    EXPIRED = "expired"
-    LEFT = "finished"
-
-
-class Timeout:
-    """A deadline for the block of an `async with`; as `asyncio.Timeout`."""
-
-    __slots__ = ("_cancelling", "_handle", "_state", "_task", "_when")
-
-    def __init__(self, when: float | None) -> None:
-        self._when = when
-        self._state = _State.NEW
-        self._handle: asyncio.Handle | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._cancelling = 0
-
-    def when(self) -> float | None:
-        """When the deadline is, on the loop's clock."""
-        return self._when
+class Timeout(asyncio.Timeout):  # type: ignore[misc]  # final for checkers
+    """A deadline for the block of an `async with`: asyncio's, kept in the wheel."""
 
     def reschedule(self, when: float | None) -> None:
         """Move the deadline. Errors: `RuntimeError` before the block, after it, and once the deadline has passed."""
-        if self._state is not _State.ENTERED:
-            if self._state is _State.NEW:
-                raise RuntimeError("Timeout has not been entered")
-            raise RuntimeError(f"Cannot change state of {self._state.value} Timeout")
-        self._when = when
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+        super().reschedule(None)
+        own: Any = self
+        own._when = when
         if when is None:
             return
         found = timers()
         if _time_s(when) <= found.time():
-            self._handle = asyncio.get_running_loop().call_soon(self._on_timeout)
+            own._timeout_handler = asyncio.get_running_loop().call_soon(own._on_timeout)
         else:
-            self._handle = found.call_at(when, self._on_timeout)
-
-    def expired(self) -> bool:
-        """Whether the deadline has passed while the block ran."""
-        return self._state in (_State.EXPIRING, _State.EXPIRED)
-
-    def __repr__(self) -> str:
-        when_s = self._when and round(self._when, 3)
-        return f"<Timeout [{self._state.value}]{f' when={when_s}' if self._state is _State.ENTERED else ''}>"
-
-    async def __aenter__(self) -> Self:
-        if self._state is not _State.NEW:
-            raise RuntimeError("Timeout has already been entered")
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("Timeout should be used inside a task")
-        self._state, self._task, self._cancelling = _State.ENTERED, task, task.cancelling()
-        self.reschedule(self._when)
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
-        if self._state is not _State.EXPIRING:
-            self._state = _State.LEFT
-            return None
-        self._state = _State.EXPIRED
-        assert self._task is not None
-        # Only what the deadline cancelled becomes a TimeoutError, and not where somebody else cancelled the task too.
-        if self._task.uncancel() <= self._cancelling and exc is not None:
-            if isinstance(exc, asyncio.CancelledError):
-                raise TimeoutError from exc
-            for each in (exc, *(exc.exceptions if isinstance(exc, BaseExceptionGroup) else ())):
-                _name_the_deadline(each)
-        return None
-
-    def _on_timeout(self) -> None:
-        if self._state is not _State.ENTERED:
-            return
-        assert self._task is not None
-        self._task.cancel()
-        self._state = _State.EXPIRING
-        self._handle = None
-
-
-def _name_the_deadline(error: BaseException) -> None:
-    """What the block raised while it was cancelled shows the deadline between itself and that, as with Python 3.13."""
-    while (context := error.__context__) is not None:
-        if isinstance(context, asyncio.CancelledError):
-            passed = TimeoutError()
-            passed.__context__ = passed.__cause__ = context
-            error.__context__ = passed
-            return
-        error = context
+            own._timeout_handler = found.call_at(when, own._on_timeout)
 
 
 def _set_result(future: "asyncio.Future[object]", result: object) -> None:

@@ -1,21 +1,16 @@
-"""What programs write by hand around calls: debounce, throttle, retry."""
+"""What programs write by hand around calls: debounce, throttle."""
 
 import asyncio
 import functools
-import random
-from collections.abc import Awaitable, Callable
-from contextvars import Context
+from collections.abc import Callable
+from contextvars import Context, copy_context
 from datetime import timedelta
-from numbers import Real
-from operator import index
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec
 
 from tickwheel._native import _delay_s
-from tickwheel.aio.beside import sleep, timers
-from tickwheel.aio.deadlines import context_without_deadline
+from tickwheel.aio.beside import timers
 
 _P = ParamSpec("_P")
-_T = TypeVar("_T")
 
 
 def debounce(delay: float | timedelta) -> Callable[[Callable[_P, object]], Callable[_P, None]]:
@@ -27,7 +22,7 @@ def debounce(delay: float | timedelta) -> Callable[[Callable[_P, object]], Calla
     >>> async def main():
     ...     for text in ("h", "he", "hello"):
     ...         save(text)
-    ...     await sleep(0.02)
+    ...     await asyncio.sleep(0.02)
     >>> asyncio.run(main())
     saved hello
     """
@@ -37,7 +32,7 @@ def debounce(delay: float | timedelta) -> Callable[[Callable[_P, object]], Calla
         @functools.wraps(function)
         def debounced(*args: _P.args, **kwargs: _P.kwargs) -> None:
             pending = _of_running_loop("debounced")
-            handle = timers().call_later(delay_s, call, args, kwargs, context=context_without_deadline())
+            handle = timers().call_later(delay_s, call, args, kwargs)
             before = pending.pop(debounced, None)
             if before is not None:
                 before.cancel()
@@ -62,7 +57,7 @@ def throttle(period: float | timedelta) -> Callable[[Callable[_P, object]], Call
     >>> async def main():
     ...     for percent in range(100):
     ...         show(percent)
-    ...     await sleep(0.02)
+    ...     await asyncio.sleep(0.02)
     >>> asyncio.run(main())
     0 %
     99 %
@@ -75,7 +70,7 @@ def throttle(period: float | timedelta) -> Callable[[Callable[_P, object]], Call
             last = _of_running_loop("throttled")  # where it rests: what came last meanwhile
             call = functools.partial(_run, function, args, kwargs)
             if throttled in last:
-                last[throttled] = functools.partial(context_without_deadline().run, call)
+                last[throttled] = functools.partial(copy_context().run, call)
             else:
                 rest()
                 call()
@@ -94,54 +89,6 @@ def throttle(period: float | timedelta) -> Callable[[Callable[_P, object]], Call
         return throttled
 
     return decorate
-
-
-async def retry(
-    call: Callable[[], Awaitable[_T]],
-    *,
-    attempts: int = 5,
-    first: float | timedelta = 0.1,
-    factor: float = 2.0,
-    most: float | timedelta = 30.0,
-    on: type[Exception] | tuple[type[Exception], ...] = Exception,
-) -> _T:
-    """Await `call()` again after it failed, at most `attempts` times in all, and later and later.
-
-    Between the first two it waits up to `first` seconds, then `factor` times as long, never longer than `most`; half of
-    each wait is random, so that many callers spread out. `on`: which exceptions are worth another attempt. Errors: the
-    last exception.
-
-    >>> answers = iter([ConnectionError(), ConnectionError(), "pong"])
-    >>> async def ping():
-    ...     answer = next(answers)
-    ...     if isinstance(answer, Exception):
-    ...         raise answer
-    ...     return answer
-    >>> asyncio.run(retry(ping, first=0.001))
-    'pong'
-    """
-    if isinstance(attempts, bool) or not hasattr(attempts, "__index__"):
-        raise TypeError(f"attempts must be a whole number, got {attempts!r}: 5 is five calls in all")
-    if isinstance(factor, bool) or not isinstance(factor, Real):
-        raise TypeError(f"factor must be a number, got {factor!r}: with 2 each wait is twice as long")
-    attempts = index(attempts)
-    if attempts < 1:
-        raise ValueError(f"attempts must be 1 or more, got {attempts}")
-    if not callable(call):
-        raise TypeError(f"retry calls a coroutine function again and again, got {call!r}: pass the function itself")
-    wait_s, most_s = _delay_s(first, "first"), _delay_s(most, "most")
-    if not (wait_s >= 0 and most_s >= 0 and factor > 0):
-        raise ValueError(
-            f"first and most must be 0 or more and the factor more than 0, got {first}, {most} and {factor}: "
-            "leave them out"
-        )
-    for _ in range(attempts - 1):
-        try:
-            return await call()
-        except on:
-            await sleep(min(wait_s, most_s) * random.uniform(0.5, 1))  # noqa: S311, nothing secret
-            wait_s = min(wait_s * factor, most_s)
-    return await call()
 
 
 def _of_running_loop(what: str) -> dict[Any, Any]:

@@ -1,8 +1,7 @@
-"""Analytics (rule S6) without Spark: what is read from ledgers, the page, and the figures for one machine.
+"""Analytics (rule S6): what is read from ledgers, the figures in SQL, and the page.
 
     stores --slices--> messages --figures--> Parquet --> page
 
-`ledgers` reads the stores. `figures` makes the figures in SQL, `local` all files of an analysis. The same is made on
-Spark, for more than one machine can read, by `tickwheel.spark.analytics`, which uses `ledgers`, `shown`, `page` and
-`output` too.
+`ledgers` reads the stores. `making` makes all files of an analysis by the statements in `figures`. `local` runs these
+by SQLite in this process, and `tickwheel.spark.analytics` by Spark, for more than one machine can read.
 """

@@ -97,8 +97,8 @@ def _read(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Non
         if isinstance(value, dict):
             raise click.UsageError(f"{where}: {name} is a table: write the options without one", ctx)
         if name not in options:
-            raise click.UsageError(f"{where}: {_unknown(name, _offered(options))}", ctx)
-        if not options[name].hidden and (allowed := _allowed(options[name], value)) is not None:
+            raise click.UsageError(f"{where}: {_unknown(name, options)}", ctx)
+        if (allowed := _allowed(options[name], value)) is not None:
             is_shown = not hasattr(options[name].type, "without_secrets")
             given = f"is {_toml(value)[:_LONGEST]}: it" if is_shown else "has a value of the wrong type: it"
             raise click.UsageError(f"{where}: {name} {given} may be {allowed}", ctx)
@@ -106,11 +106,6 @@ def _read(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Non
             raise click.UsageError(f"{where}: {name} has a NUL byte, which no option may have: take it out", ctx)
     ctx.default_map = {options[name].name: value for name, value in found.items()}
     ctx.meta[__name__] = path
-
-
-def _offered(options: Mapping[str, click.Option]) -> Mapping[str, click.Option]:
-    """The options that are not hidden: a hidden option only names its replacement."""
-    return {name: option for name, option in options.items() if not option.hidden}
 
 
 def _allowed(option: click.Option, value: object) -> str | None:
@@ -159,7 +154,7 @@ def _unknown_variables(command: ConfiguredCommand, ctx: click.Context) -> Iterat
     prefix = f"{ctx.auto_envvar_prefix}_"
     for name in sorted(os.environ):
         if name.startswith(prefix) and name not in (*known.values(), f"{prefix}CONFIG"):
-            near = " or ".join(known[each] for each in _near(name.removeprefix(prefix), _offered(command.options)))
+            near = " or ".join(known[each] for each in _near(name.removeprefix(prefix), command.options))
             yield f"the variable {name} names no option" + (f": write {near}" if near else ", and is not used")
 
 
@@ -180,9 +175,7 @@ def _source_of(ctx: click.Context, option: click.Parameter) -> str | None:
 
 def _shown(command: ConfiguredCommand, ctx: click.Context) -> Iterator[str]:
     """Each option as it would stand in a file, with a comment."""
-    rows = [
-        (name, _shown_value(ctx, option), _source_of(ctx, option)) for name, option in _offered(command.options).items()
-    ]
+    rows = [(name, _shown_value(ctx, option), _source_of(ctx, option)) for name, option in command.options.items()]
     left = [f"# {name}" if value is None else f"{name} = {value}" for name, value, _ in rows]
     width = min(40, max(map(len, left)))
     for text, (_, value, source) in zip(left, rows, strict=True):

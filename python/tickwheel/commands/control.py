@@ -166,14 +166,10 @@ def resume(target: str, access: dict[str, Any], key: str | None) -> None:
 
 
 def _pause(target: str, access: dict[str, Any], key: str | None, *, is_paused: bool) -> None:
-    from tickwheel.delivery.engine.upkeep import pause_store, resume_store
     from tickwheel.delivery.model.entries import Pause
 
-    if (server := server_of(target, access)) is None:
-        (pause_store if is_paused else resume_store)(target, key)
-        return
-    with closing(server):
-        server.ask(Pause(is_paused, key))
+    with closing(control_of(target, access)) as control:
+        control.ask(Pause(is_paused, key))
 
 
 def control_of(target: str, access: dict[str, Any]) -> "Control":

@@ -147,7 +147,7 @@ def deliver(
         columns, access = columns_of(how), access_of(how)
         if deliverers:
             pipeline = _spark().Pipeline(sources, columns, checkpoint, lead_ms)
-            hand_off = _spark().HandOff(deliverers, *access, lost=lost, lead_ms=lead_ms)
+            hand_off = _spark().HandOff(deliverers, *access, lost=lost)
             sys.exit(_spark().feed_others(pipeline, hand_off, report.say))
         if engine == "spark":
             beside = store.with_name(f"{store.name}.checkpoint") if store else None

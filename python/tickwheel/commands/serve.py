@@ -26,22 +26,12 @@ from tickwheel.commands.options import (
     webhook_options,
 )
 
-
-def _refuse_flight(_context: click.Context, _option: click.Parameter, given: str | None) -> None:
-    if given is not None:
-        raise click.UsageError(
-            "--flight (TICKWHEEL_SERVE_FLIGHT) is no option any more, as there is no port for Arrow Flight: leave it "
-            "out, and send Arrow IPC streams to POST /messages and POST /hand-off at the address of --listen"
-        )
-
-
 _options = together(
     click.option("--store", metavar="FILE", type=PATH, required=True,
                  help="Keep messages in FILE, made if needed. If another process has it, wait for that."),
     to_option,
     click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:7400", show_default=True,
                  help="The address to listen on."),
-    click.option("--flight", hidden=True, expose_value=False, callback=_refuse_flight),
     click.option("--health", metavar="HOST:PORT",
                  help="Answer /livez and /readyz here too, without TLS, also while another process has the store: for "
                  "probes."),

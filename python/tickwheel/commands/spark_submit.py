@@ -15,14 +15,13 @@ from typing import Any
 
 import click
 
-from tickwheel._printable import printable
 from tickwheel.commands.durations import Duration
-from tickwheel.commands.options import FILE, GIVEN, access_of, column_options, columns_of, hand_off_options, together
+from tickwheel.commands.options import GIVEN, access_of, column_options, columns_of, hand_off_options, together
 from tickwheel.commands.printing import say
 
 _BETWEEN = "--"
 _QUIET = "spark.log.level=WARN"
-_LINE = "%(asctime)s %(levelname)s %(message)s"
+_LINE = "%(asctime)s tickwheel %(levelname)s %(message)s"  # the lines of Spark are between these
 
 
 def _options(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> Mapping[str, str]:
@@ -45,20 +44,13 @@ _program_options = together(
                  help="Messages leave Spark this long before they are due, 1s to 1h; by default 20s with a local "
                  "master, 90s elsewhere. A number alone is seconds."),
     column_options,
-    click.option("--intake-rows", metavar="N", type=click.IntRange(1), default=100_000, show_default=True,
-                 help="At most N records of Kafka in a micro-batch."),
-    click.option("--intake-mib", metavar="MIB", type=click.IntRange(1), default=32, show_default=True,
-                 help="Files of at most so many MiB, also of a table, in a micro-batch; one file is read whole, "
-                 "however large."),
     click.option("--source-option", "options", metavar="NAME=VALUE", multiple=True, callback=_options,
-                 help="An option of Spark's source, as kafka.security.protocol=SSL. Repeat it for more."),
+                 help="An option of Spark's source, as kafka.security.protocol=SSL, or in place of a bound of a "
+                 "micro-batch, as maxOffsetsPerTrigger=100000. Repeat it for more."),
     click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there, as 0.0.0.0:9464."),
-    click.option("--log-file", metavar="FILE", type=FILE,
-                 help="Write the program's own lines to FILE too, on the driver's host: on standard error they are "
-                 "between Spark's."),
-    click.option("--changed-source", type=click.Choice(["start", "go-on"]),
-                 help="If INPUT is not the one of the checkpoint, as a topic that was made anew: read it from its "
-                 "start, or go on. Both leave out files that are gone before they were read."),
+    click.option("--changed-source", is_flag=True,
+                 help="If INPUT is not the one of the checkpoint, as a topic that was made anew: go on all the same, "
+                 "from where it was read to. Leaves out files that are gone before they were read."),
     click.option("--until-delivered", is_flag=True,
                  help="End when all that is there is delivered; do not wait for more."),
 )  # fmt: skip
@@ -70,11 +62,8 @@ def program(
     given: str,
     deliverers: Sequence[str],
     lost: Sequence[str],
-    intake_rows: int,
-    intake_mib: int,
     options: Mapping[str, str],
     metrics: str | None,
-    log_file: Path | None,
     **how: Any,
 ) -> None:
     """Hold the messages of INPUT in Spark, and hand each to its deliverer before it is due, until SIGTERM or Ctrl-C.
@@ -88,16 +77,13 @@ def program(
     logging.basicConfig(format=_LINE, stream=sys.stderr)
     logging.getLogger("tickwheel").setLevel(logging.INFO)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs the traceback of an error that is also raised here
-    end = logging.Logger("tickwheel")  # for what is printed at the end, and so is no line of the log
     try:
-        if log_file:
-            _write_to(log_file, end)
         from tickwheel.spark.inputs import Input
         from tickwheel.spark.runner import Program
 
         token, tls = access_of(how)
         code = Program(
-            Input(given, columns_of(how), intake_rows, intake_mib << 20, options),
+            Input(given, columns_of(how), options),
             deliverers=deliverers,
             lost=lost,
             token=token,
@@ -106,22 +92,11 @@ def program(
             **how,
         ).run()
     except WrongUsage as error:
-        end.error("%s", printable(str(error)))
         raise click.UsageError(str(error)) from error
     except DeliveryFailed as error:
-        end.error("failed: %s; then run it again to go on", printable(str(error)))
         say(f"Failed: {error}; then run it again to go on.", err=True)
         sys.exit(3)
     sys.exit(code)
-
-
-def _write_to(path: Path, end: logging.Logger) -> None:
-    from tickwheel.spark.driver_log import LogFile
-
-    handler = LogFile(path)
-    handler.setFormatter(logging.Formatter(_LINE))
-    for logger in (logging.getLogger("tickwheel"), end):
-        logger.addHandler(handler)
 
 
 def main() -> None:

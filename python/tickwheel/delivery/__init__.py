@@ -20,9 +20,7 @@ from tickwheel.delivery.engine.upkeep import (
     backup_store,
     check_store,
     compact_store,
-    pause_store,
     restore_store,
-    resume_store,
 )
 from tickwheel.delivery.model.entries import Answer, Letter
 from tickwheel.delivery.model.message import Cancel, Message
@@ -55,7 +53,5 @@ __all__ = [
     "backup_store",
     "check_store",
     "compact_store",
-    "pause_store",
     "restore_store",
-    "resume_store",
 ]

@@ -1,20 +1,10 @@
-"""What a driver says of its query: how it goes, and when micro-batches come near the lead (rule S3); and the file of
-`--log-file`, with the lines of tickwheel alone, which are between Spark's on standard error (D15).
-"""
+"""What a driver says of its query: how it goes, and when micro-batches come near the lead (rules S3, D15)."""
 
-import logging
-import os
 import time
 from collections.abc import Mapping
-from contextlib import suppress
-from io import TextIOWrapper
-from logging.handlers import WatchedFileHandler
-from pathlib import Path
 from typing import Any, Final
 
 from tickwheel._printable import logger_of
-from tickwheel.delivery.base.appending import open_to_append
-from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.metrics import QueryMeasures
 
@@ -59,29 +49,3 @@ class Watched:
                 "more cores, or less to read at a time",
                 took_s, lead_s,
             )  # fmt: skip
-
-
-class LogFile(WatchedFileHandler):
-    """Appends lines to `path`, for its owner alone. A file that was moved, as by logrotate, is made anew.
-
-    A line that can't be written is only on standard error. Errors: `WrongUsage` if the file can't be opened.
-    """
-
-    def __init__(self, path: Path) -> None:
-        try:
-            super().__init__(path)
-        except OSError as error:
-            raise WrongUsage(
-                f"--log-file {path} can't be written: {error.strerror}: name a file that the driver can write"
-            ) from error
-
-    def _open(self) -> TextIOWrapper:
-        return os.fdopen(open_to_append(Path(self.baseFilename)), "a", encoding="utf-8")
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write the line, if that is possible now."""
-        with suppress(OSError):
-            super().emit(record)
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Say nothing: the line is on standard error, and so is a full disk soon."""

@@ -14,12 +14,11 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
-from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.delivery.serve.client_tls import ClientTls
 from tickwheel.spark.client import Access
 from tickwheel.spark.deliverers import Deliverers
-from tickwheel.spark.hold import LEAD_MS, lead_ms_of
+from tickwheel.spark.hold import lead_ms_of
 from tickwheel.spark.orders import PROPERTY, Orders, checked
 from tickwheel.spark.schemas import TOLD
 from tickwheel.spark.sending import Send
@@ -58,11 +57,10 @@ class HandOff:
     old deliverer has delivered its messages; the old deliverer must still answer. `lost`: deliverers that have left the
     list because their disk is lost. A deliverer that comes back at its old address with an empty disk is noticed.
     `token`: the token that they require, with the right `hand-off`. `tls`: how they are known, if they have TLS;
-    without, nothing is encrypted. `lead_ms`: the lead of `hold`, and by default the same. No micro-batch waits longer
-    than half of it for a deliverer.
+    without, nothing is encrypted. No micro-batch waits longer than half of the lead of `hold` for a deliverer.
 
-    Errors: `WrongUsage` for a malformed address. `WrongUsage` ends the query, before anything is sent, if `hold` has
-    another lead. `DeliveryFailed` ends it, if a deliverer refuses the token or its rows.
+    Errors: `WrongUsage` for a malformed address. `DeliveryFailed` ends the query, if a deliverer refuses the token or
+    its rows.
     """
 
     def __init__(
@@ -72,13 +70,11 @@ class HandOff:
         tls: ClientTls | None = None,
         *,
         lost: Sequence[str] = (),
-        lead_ms: int | None = None,
     ) -> None:
         deliverers = checked(deliverers, lost)
         self._access = Access(token, tls)
         self._lost = frozenset(lost)
         self._assigned = assign(deliverers)
-        self._lead_ms = lead_ms
         self._failed: frozenset[int] = frozenset()
         self._next_batch: int | None = None
         self._deliverers: Deliverers | None = None
@@ -112,13 +108,7 @@ class HandOff:
             self._deliverers.close()
 
     def _send_of(self, near: DataFrame, batch_id: int) -> Send:
-        given = [it for it in (lead_ms_of(near), self._lead_ms) if it is not None] or [LEAD_MS]
-        if given[0] != given[-1]:
-            raise WrongUsage(
-                f"hold has lead_ms={given[0]}, and HandOff has lead_ms={given[-1]}: give it to hold alone, and HandOff "
-                "takes it from there"
-            )
-        within_s = given[0] / 2000
+        within_s = lead_ms_of(near) / 2000
         return Send(self._access, min(_MOST_SILENCE_S, within_s / 2), within_s, batch_id)
 
     def _note(self, told: Sequence[Mapping[str, Any]], takers: set[str], deliverers: Deliverers) -> None:

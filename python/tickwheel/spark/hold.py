@@ -55,10 +55,9 @@ def hold(messages: DataFrame, lead_ms: int = LEAD_MS) -> DataFrame:
     )
 
 
-def lead_ms_of(near: DataFrame) -> int | None:
-    """The lead that `hold` was given; `None` if the rows came through steps that do not pass on metadata."""
-    lead_ms = near.schema[0].metadata.get(_LEAD)
-    return None if lead_ms is None else int(lead_ms)
+def lead_ms_of(near: DataFrame) -> int:
+    """The lead that `hold` was given; the usual one if the rows came through steps that do not pass on metadata."""
+    return int(near.schema[0].metadata.get(_LEAD, LEAD_MS))
 
 
 def near_messages(near: DataFrame) -> DataFrame:

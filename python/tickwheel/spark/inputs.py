@@ -25,19 +25,18 @@ from tickwheel.spark.sources import BYTES_AT_ONCE, list_files, read_kafka
 _KAFKA: Final = re.compile(r"kafka://([^/]+)/([^/]+)", re.IGNORECASE)
 _TABLE: Final = "table:"
 _FILES: Final = "folder of files"
+_ROWS_AT_ONCE: Final = 100_000
 _NEEDED: Final = "give spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13 with the version of Spark"
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """`name`: a file or folder, `kafka://BROKERS/TOPIC`, or `table:NAME`. `rows`, `size` in bytes: how much of it a
-    micro-batch reads at most. `options`: of Spark's source; they override these bounds. Errors: `WrongUsage`.
+    """`name`: a file or folder, `kafka://BROKERS/TOPIC`, or `table:NAME`. `options`: of Spark's source; they override
+    its bounds. Errors: `WrongUsage`.
     """
 
     name: str
     columns: Columns = field(default_factory=Columns)
-    rows: int = 100_000
-    size: int = BYTES_AT_ONCE
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -81,20 +80,20 @@ class Input:
     def _kafka(self, session: SparkSession) -> DataFrame:
         found = _KAFKA.fullmatch(self.name)
         assert found is not None, "it was checked"
-        options = {"maxOffsetsPerTrigger": str(self.rows), **self.options}
+        options = {"maxOffsetsPerTrigger": str(_ROWS_AT_ONCE), **self.options}
         return parse_lines(read_kafka(session, found[1], found[2], options), self.columns)
 
     def _table(self, session: SparkSession) -> DataFrame:
         name = self.name.removeprefix(_TABLE)
         # The options of Delta and Spark's own tables, and of Iceberg; a source skips options that it does not know.
-        options = {"streaming-max-rows-per-micro-batch": str(self.rows)}
+        options = {"streaming-max-rows-per-micro-batch": str(_ROWS_AT_ONCE)}
         if "maxFilesPerTrigger" not in self.options:
-            options["maxBytesPerTrigger"] = str(self.size)
+            options["maxBytesPerTrigger"] = str(BYTES_AT_ONCE)
         rows = session.readStream.options(**{**options, **self.options}).table(name)
         return parse_rows(rows, self.columns, name)
 
     def _files(self, session: SparkSession) -> DataFrame:
-        files = list_files(session, self.name, self.size, self.options)
+        files = list_files(session, self.name, BYTES_AT_ONCE, self.options)
         try:
             is_local = HadoopFolder(session, self.name).scheme == "file"
         except OSError as error:

@@ -57,7 +57,6 @@ class SparkReading(threading.Thread):
         self._is_stopping = Event()
         self._over = Event()
         self.stopped_at: str | None = ITS_START
-        self.has_refused_rows = False  # Spark's checkpoint says what was read
 
     def has_ended(self, timeout_s: float) -> bool:
         """Whether everything was handed off, or the query failed, within this time."""
@@ -81,7 +80,7 @@ class SparkReading(threading.Thread):
 
     def _feed(self, address: str, token: bytes) -> bool:
         # This is the only deliverer, so a store that it had before and has not now is lost.
-        hand_off = HandOff([address], token, lost=[ALL_OTHERS], lead_ms=self._pipeline.lead_ms)
+        hand_off = HandOff([address], token, lost=[ALL_OTHERS])
         return self._pipeline.feed(hand_off, self._is_stopping, self._check)
 
     def _check(self, progress: Mapping[str, Any] | None) -> None:

@@ -26,13 +26,11 @@ from tickwheel.spark.orders import checked
 from tickwheel.spark.query import start, watch
 from tickwheel.spark.same_source import (
     Begun,
-    Choice,
     check_files,
     check_logs,
     check_source,
     gone,
     keep_source,
-    start_anew,
 )
 from tickwheel.spark.session import spark_session, take_signals
 from tickwheel.spark.shape import HadoopFolder, keep_shape
@@ -46,7 +44,7 @@ _log = logger_of(__name__)
 @dataclass(frozen=True, slots=True)
 class Program:
     """What to run. `checkpoint`: any folder that all hosts share, by a path or a URI. `lead_s`: 20 where all is on one
-    host, 90 elsewhere, if it is not given. `metrics`: where to serve them. `changed_source`: what to do if the
+    host, 90 elsewhere, if it is not given. `metrics`: where to serve them. `changed_source`: go on if the
     checkpoint was made for another input.
     """
 
@@ -59,7 +57,7 @@ class Program:
     lead_s: float | None = None
     metrics: Address | None = None
     until_delivered: bool = False
-    changed_source: Choice | None = None
+    changed_source: bool = False
 
     def __post_init__(self) -> None:
         checked(self.deliverers, self.lost)
@@ -96,7 +94,7 @@ class Program:
         self._keep_shape(session)
         self._check_source(session, HadoopFolder(session, query_folder))
         done_before = {*commits.names()}
-        hand_off = HandOff(self.deliverers, self.token, self.tls, lost=self.lost, lead_ms=round(lead_s * 1000))
+        hand_off = HandOff(self.deliverers, self.token, self.tls, lost=self.lost)
         watched = Watched(hand_off, QueryMeasures(lead_s), began_s)
         folder = self._input_folder(session, query_folder)
         begun = Begun(HadoopFolder(session, self.checkpoint))
@@ -156,10 +154,9 @@ class Program:
         topic = self.given.topic(session)
         try:
             folder, identity = HadoopFolder(session, self.checkpoint), self.given.identity(session)
-            if check_source(folder, identity, self.changed_source) and topic and self.changed_source == "start":
-                start_anew(query, topic)
+            check_source(folder, identity, may_change=self.changed_source)
             keep_source(folder, identity)
-            if self.given.is_files and self.changed_source is None:
+            if self.given.is_files and not self.changed_source:
                 check_files(query, _Listed(session))
             lost = gone(query, topic) if topic else ()
         except OSError as error:

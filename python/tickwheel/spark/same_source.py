@@ -1,4 +1,4 @@
-"""A checkpoint goes on with the input that it was made for, or says which choice there is (rule S4).
+"""A checkpoint goes on with the input that it was made for (rule S4).
 
 Spark knows only how far it has read: offsets of a topic, names of files. Where the topic was made anew, or records were
 deleted before they were read, it would leave out messages without a word. The checkpoint therefore keeps the identity
@@ -8,7 +8,7 @@ of its input. The newest file `source.N.json` counts, because an object store re
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -16,13 +16,10 @@ from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.spark.file_log import entries, names_of
 from tickwheel.spark.shape import Folder, read_text
 
-Choice: TypeAlias = Literal["start", "go-on"]
-
 BEGUN: Final = "begun"
 """A file of the checkpoint. It is there once the checkpoint may hold messages."""
 _NAME: Final = re.compile(r"source\.(\d+)\.json")
 _BATCH: Final = re.compile(r"\d+")
-_LIST: Final = re.compile(r"(\d+)(?:\.compact)?")
 _NAMED: Final = 5
 
 
@@ -35,20 +32,15 @@ class TopicOffsets(Protocol):
         """For each partition its first offset."""
 
 
-def check_source(folder: Folder, identity: str, choice: Choice | None) -> bool:
-    """Whether the checkpoint was made for another input; a new one is for any. Errors: `WrongUsage` for another input
-    without a choice.
-    """
+def check_source(folder: Folder, identity: str, *, may_change: bool = False) -> None:
+    """Errors: `WrongUsage` if the checkpoint was made for another input; a new one is for any."""
     before = _kept(folder)[1]
-    if before in (None, identity):
-        return False
-    if choice is None:
+    if before not in (None, identity) and not may_change:
         raise WrongUsage(
             f"the input is not the one that the checkpoint {folder} was made for: it is {identity}, and was {before}. "
-            "With --changed-source start it is read from its start, with --changed-source go-on from where the one "
-            "before was read to; both keep what is held. Messages that are known are not delivered twice"
+            "Read it with a new checkpoint: messages that are known are not delivered twice. With --changed-source "
+            "this one goes on from where it had read to, until what it holds is delivered"
         )
-    return True
 
 
 def keep_source(folder: Folder, identity: str) -> None:
@@ -56,34 +48,6 @@ def keep_source(folder: Folder, identity: str) -> None:
     number, before = _kept(folder)
     if before != identity:
         folder.write(f"source.{number + 1}.json", msgspec.json.encode({"source": identity}))
-
-
-def start_anew(query: Folder, topic: TopicOffsets) -> None:
-    """Read a topic from its start with the next micro-batch. The offsets of the last completed one are replaced. A
-    later micro-batch that was only begun loses its offsets, because its records are gone.
-
-    Errors: `WrongUsage` if no offsets are left to begin from.
-    """
-    done, begun = _batches(query, "commits"), _batches(query, "offsets")
-    if not done:
-        return
-    for later in (it for it in begun if it > done[-1]):
-        query.remove(f"offsets/{later}")
-    name = f"offsets/{done[-1]}"
-    earlier = [it for it in begun if it <= done[-1]]
-    if not earlier:
-        raise WrongUsage(
-            f"{query}/{name} is missing, as after an earlier try that was killed: restore it from a copy. Or begin a "
-            "new checkpoint once this one has delivered what it holds: deliverers drop what they know"
-        )
-    like = earlier[-1]  # the one before, if an earlier try ended in the middle
-    begin = {str(partition): offset for partition, offset in topic.begin().items()}
-    lines = [
-        msgspec.json.encode({topic.name: begin}).decode() if _offsets_in(line, topic.name) is not None else line
-        for line in (read_text(query, f"offsets/{like}") or "").split("\n")
-    ]
-    query.remove(name)
-    query.write(name, "\n".join(lines).encode())
 
 
 def gone(query: Folder, topic: TopicOffsets) -> Sequence[str]:
@@ -132,33 +96,19 @@ def check_logs(folder: Folder, query: Folder) -> None:
         "lost. Restore the whole checkpoint from a copy. Or name another checkpoint, and give all messages again: "
         "deliverers drop what they know"
     )
-    has_begun = folder.read(BEGUN) is not None
     offsets, commits = _batches(query, "offsets"), _batches(query, "commits")
-    last = [(log, it[-1]) for log, it in (("offsets", offsets), ("commits", commits)) if it]
-    empty = [(log, number) for log, number in last if not query.read(f"{log}/{number}")]
-    lists = _empty_lists(query, offsets, commits)
-    empty += lists
-    if empty:
-        logs: list[tuple[str, int]] = []
-        for log, number in empty:
-            logs += [(log, number), *(("offsets", it) for it in lists.get((log, number), ()))]
-            logs += [("commits", number)] * (log == "offsets")
-        names = [f"{log}/{name}" for log, number in dict.fromkeys(logs) for name in _files_of(query, log, number)]
-        if ("offsets", 0) in logs:
-            if has_begun or (commits and commits[-1] > 0):
-                raise lost  # it was not the first micro-batch
-            names += ["state"] * bool(query.names("state"))  # where there is one, Spark does not begin
-        what = " and ".join(f"{log}/{number}" for log, number in empty)
+    last = [f"{log}/{it[-1]}" for log, it in (("offsets", offsets), ("commits", commits)) if it]
+    if empty := [name for name in last if not query.read(name)]:
         raise WrongUsage(
-            f"{query}/{what} {'is' if len(empty) == 1 else 'are'} empty, as after a loss of power: remove in {query} "
-            f"{' and '.join(names)}, and run again. The micro-batch is done again, and a deliverer drops what it has"
+            f"{query}/{' and '.join(empty)} {'is' if len(empty) == 1 else 'are'} empty, as after a loss of power: "
+            "restore the whole checkpoint from a copy. Without one, remove the file with its checksum, and of its "
+            "micro-batch also the one in commits, and run again: a deliverer drops what it has"
         )
     if not offsets:
-        if has_begun or commits or query.names("state"):
+        if folder.read(BEGUN) is not None or commits or query.names("state"):
             raise lost
         return
-    # One more is there if `start_anew` was ended.
-    if commits and commits[-1] > offsets[-1] + 1:
+    if commits and commits[-1] > offsets[-1]:
         raise lost
     for source, number in _file_offsets(query, offsets[-1]).items():
         kept = {*query.names(f"sources/{source}")}
@@ -169,23 +119,6 @@ def check_logs(folder: Folder, query: Folder) -> None:
                 "without it Spark leaves out new files. Or give all files again with a new checkpoint, after this one "
                 "has delivered what it holds: deliverers drop what they know"
             )
-
-
-def _empty_lists(query: Folder, offsets: Sequence[int], commits: Sequence[int]) -> Mapping[tuple[str, int], list[int]]:
-    """The empty last files of the lists of the input's files, unless a completed micro-batch read what they listed:
-    Spark lists these files again. For each file the micro-batches that were begun with it.
-    """
-    found = {}
-    for source in query.names("sources"):
-        names = query.names(f"sources/{source}")
-        last = max((int(found[1]) for found in map(_LIST.fullmatch, names) if found), default=None)
-        kept = {f"{last}", f"{last}.compact"} & {*names}
-        if last is None or any(query.read(f"sources/{source}/{it}") for it in kept):
-            continue
-        begun = [it for it in offsets if _file_offsets(query, it).get(int(source), -1) >= last]
-        if not {*begun} & {*commits}:
-            found[f"sources/{source}", last] = begun
-    return found
 
 
 def check_files(query: Folder, is_there: Callable[[str], bool]) -> None:
@@ -204,7 +137,7 @@ def check_files(query: Folder, is_there: Callable[[str], bool]) -> None:
         more = f" and {len(lost) - _NAMED:,} more" if len(lost) > _NAMED else ""
         raise WrongUsage(
             f"files are gone that were seen and not read: {', '.join(lost[:_NAMED])}{more}: put them back. Or leave "
-            "their messages out, with --changed-source go-on"
+            "their messages out, with --changed-source"
         )
 
 
@@ -233,12 +166,6 @@ def _file_offsets(query: Folder, batch: int) -> Mapping[int, int]:
             if isinstance(number := msgspec.json.decode(line, type=dict[str, object]).get("logOffset"), int):
                 found[source] = number
     return found
-
-
-def _files_of(query: Folder, log: str, number: int) -> list[str]:
-    """A micro-batch's file, and its checksum, which a local file system has and which Spark would stumble on."""
-    names = {f"{number}", f".{number}.crc", f"{number}.compact", f".{number}.compact.crc"}
-    return sorted(names & {*query.names(log)}, reverse=True)
 
 
 def _offsets_in(line: str, topic: str) -> Mapping[str, int] | None:

@@ -5,17 +5,20 @@ RECORDS or PATHS --parse--> MESSAGES --split--> PIECES --hold--> NEAR --hand off
 
 from typing import Final
 
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
-    DoubleType,
     IntegerType,
     LongType,
     StringType,
     StructField,
     StructType,
 )
+
+from tickwheel.delivery.read.hand_off_rows import HANDED
 
 RECORDS: Final = StructType(
     [
@@ -29,27 +32,8 @@ RECORDS: Final = StructType(
 PATHS: Final = StructType([StructField("path", StringType())])
 """Files to read; the task that has the row reads the whole file."""
 
-MESSAGES: Final = StructType(
-    [
-        StructField("id", StringType()),
-        StructField("key", StringType()),
-        StructField("due_ms", LongType()),
-        StructField("delay_ms", DoubleType()),
-        StructField("payload", BinaryType()),
-        StructField("is_json", BooleanType()),
-        StructField("expires_ms", LongType()),
-        StructField("traceparent", StringType()),
-        StructField("destination", StringType()),
-        StructField("source", StringType()),
-        StructField("line", LongType()),
-        StructField("reason", StringType()),
-        StructField("allowed", StringType()),
-        StructField("moved_to_ms", LongType()),
-        StructField("again", BooleanType(), nullable=False),
-        StructField("partition", IntegerType(), nullable=False),
-    ]
-)
-"""Messages, cancels and dead letters: `tickwheel.delivery.read.hand_off_rows.HANDED` says what each row holds."""
+MESSAGES: Final[StructType] = from_arrow_schema(HANDED.append(pa.field("partition", pa.int32(), nullable=False)))
+"""Messages, cancels and dead letters, with the columns of `tickwheel.delivery.read.hand_off_rows.HANDED`."""
 
 PIECES: Final = StructType(
     [

@@ -31,9 +31,6 @@ class Folder(Protocol):
     def write(self, name: str, data: bytes) -> None:
         """A new file, which is there with all its bytes, or not at all. Makes the folder."""
 
-    def remove(self, name: str) -> None:
-        """A file is there no more."""
-
     def names(self, under: str = "") -> Sequence[str]:
         """The files and folders in it, or in a folder in it."""
 
@@ -119,10 +116,6 @@ class LocalFolder:
         new.write_bytes(data)
         new.rename(self._path / name)
 
-    def remove(self, name: str) -> None:
-        """As of `Folder`."""
-        (self._path / name).unlink(missing_ok=True)
-
     def names(self, under: str = "") -> Sequence[str]:
         """As of `Folder`."""
         path = self._path / under
@@ -176,11 +169,6 @@ class HadoopFolder:
                 stream.close()
             if not self._files.rename(new, path):
                 raise OSError(0, "the file can't be renamed", str(path))
-
-    def remove(self, name: str) -> None:
-        """As of `Folder`."""
-        with _as_os_error():
-            self._files.delete(self._new_path(f"{self._uri}/{name}"), False)
 
     def files_below(self) -> Iterator[tuple[str, str, int]]:
         """Each file in it and below: its path from here, its address, and when it was changed, in milliseconds since

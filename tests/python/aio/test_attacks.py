@@ -312,34 +312,9 @@ def test_a_wait_for_the_next_instant_that_is_given_up_loses_none__T20() -> None:
     assert run(main())[:5] == [1, 2, 3, 4, 5]
 
 
-async def _answers() -> Any:
-    async with aio.deadline(60):
-        yield 1
-        yield 2
-
-
-def test_a_deadline_in_an_async_generator_that_is_left_is_no_error__T21() -> None:
-    errors: list[Any] = []
-
-    async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-        async for _ in _answers():
-            break
-        gc.collect()
-        await turns()
-
-    run(main())
-    assert not errors, errors[0].get("exception")
-
-
 async def _iterate(**options: Any) -> None:
     async for _ in aio.every(1, **options):
         break
-
-
-async def _enter_deadline(delay: Any) -> None:
-    async with aio.deadline(delay):
-        pass
 
 
 @pytest.mark.parametrize(
@@ -350,7 +325,6 @@ async def _enter_deadline(delay: Any) -> None:
         pytest.param(lambda: run(_iterate(start=-math.inf)), "start", id="start -inf"),
         pytest.param(lambda: run(_iterate(start=-1e303)), "start", id="start far away"),
         pytest.param(lambda: run(aio.sleep(None)), "delay", id="sleep None"),  # type: ignore[arg-type]
-        pytest.param(lambda: run(_enter_deadline("5")), "delay", id="deadline text"),
         pytest.param(lambda: VirtualLoop(grace_s=-1), "grace_s", id="grace_s"),
         pytest.param(lambda: VirtualLoop(5), "timer", id="timer"),  # type: ignore[arg-type]
         pytest.param(lambda: aio.new_event_loop(VirtualLoop.__call__), "base", id="base"),  # type: ignore[arg-type]
@@ -407,20 +381,6 @@ def test_a_closed_virtual_loop_leaves_nothing_in_its_timer__T11_T15() -> None:
 
     run(main(), lambda: VirtualLoop(timer))
     assert len(timer) == 0
-
-
-def test_a_deadline_is_not_compared_with_another_clock__T21() -> None:
-    async def inner() -> str:
-        async with aio.deadline(5):
-            await asyncio.sleep(0)
-            await asyncio.sleep(0.001)
-        return "in time"
-
-    async def main() -> str:
-        async with aio.deadline(60):
-            return await asyncio.to_thread(asyncio.run, inner())
-
-    assert run(main(), lambda: VirtualLoop(grace_s=20)) == "in time"
 
 
 @pytest.mark.parametrize("loop_factory", [asyncio.SelectorEventLoop, aio.new_event_loop, VirtualLoop])

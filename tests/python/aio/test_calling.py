@@ -1,4 +1,4 @@
-"""debounce, throttle and retry: what they keep, in which context they call, and what they refuse (T13, T21)."""
+"""debounce and throttle: what they keep, and what they refuse (T13, T21)."""
 
 import asyncio
 import gc
@@ -76,31 +76,6 @@ def test_a_loop_keeps_nothing_of_a_call_that_has_come__T21() -> None:
     run(main())
 
 
-@both
-def test_a_later_call_is_not_under_the_deadline_of_its_caller__T21(quiet: Any) -> None:
-    saved: list[float | None] = []
-
-    async def save() -> None:
-        async with aio.deadline(60):
-            await asyncio.sleep(1)
-            saved.append(aio.remaining())
-
-    async def main() -> None:
-        called = quiet(5)(save)
-        async with aio.deadline(2):
-            called()
-            called()
-            await asyncio.sleep(1.5)
-        await asyncio.sleep(100)
-
-    run(main())
-    assert saved[-1] == pytest.approx(59)
-
-
-async def fail() -> None:
-    raise OSError
-
-
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -109,9 +84,6 @@ async def fail() -> None:
         pytest.param(lambda: aio.debounce("5"), "got str '5'", id="text"),  # type: ignore[arg-type]
         pytest.param(lambda: aio.throttle(None), "got None", id="None"),  # type: ignore[arg-type]
         pytest.param(lambda: aio.throttle(math.nan), "got nan", id="nan"),
-        pytest.param(lambda: run(aio.retry(fail, first=-1)), "first and most must be 0 or more", id="first"),
-        pytest.param(lambda: run(aio.retry(fail, most=math.nan)), "got nan", id="most"),
-        pytest.param(lambda: run(aio.retry(fail, factor=-1)), "the factor more than 0", id="factor"),
     ],
 )
 def test_bad_input_is_refused_at_once__T13(make: Any, says: str) -> None:

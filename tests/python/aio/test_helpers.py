@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -114,28 +113,6 @@ def test_throttle_calls_at_once_and_then_once_a_period__T21(run: Any) -> None:
     assert came == [(0, 0), (9, 1), (19, 2), (24, 3), (99, 7.5)]
 
 
-def test_retry_waits_longer_and_longer_and_gives_up__T21(run: Any) -> None:
-    tried: list[float] = []
-
-    async def fail(error: Exception) -> None:
-        tried.append(now_s())
-        raise error
-
-    async def main() -> None:
-        with pytest.raises(ConnectionError):
-            await aio.retry(lambda: fail(ConnectionError()), attempts=6, first=1, most=5)
-        between = [later - earlier for earlier, later in pairwise(tried)]
-        for waited_s, longest_s in zip(between, [1, 2, 4, 5, 5], strict=True):
-            assert longest_s / 2 <= waited_s <= longest_s + 0.001
-        with pytest.raises(KeyError):
-            await aio.retry(lambda: fail(KeyError()), on=ConnectionError)
-        assert len(tried) == 7
-        with pytest.raises(ValueError, match="attempts must be 1 or more, got 0"):
-            await aio.retry(lambda: fail(KeyError()), attempts=0)
-
-    run(main())
-
-
 def test_a_rate_limiter_lets_a_burst_through_and_then_so_many_a_second__T21(run: Any) -> None:
     came: list[tuple[int, float]] = []
 
@@ -170,47 +147,3 @@ def test_a_rate_limiter_lets_a_burst_through_and_then_so_many_a_second__T21(run:
     for rate, burst in ((0, 1), (1, 0), (float("nan"), 1)):
         with pytest.raises(ValueError, match="the rate must be more than 0"):
             aio.RateLimiter(rate, burst=burst)
-
-
-def test_a_deadline_inside_another_is_no_later_than_that__T21(run: Any) -> None:
-    async def main() -> None:
-        assert aio.remaining() is None
-        with pytest.raises(TimeoutError):  # noqa: PT012, what is inside is looked at
-            async with aio.deadline(10):
-                await asyncio.sleep(4)
-                async with aio.deadline(1):
-                    assert aio.remaining() == pytest.approx(1)
-                async with aio.deadline(60):
-                    assert aio.remaining() == pytest.approx(6)
-                    assert await asyncio.create_task(ask()) == pytest.approx(6), "a task inherits it"
-                    await asyncio.sleep(60)
-        assert now_s() == 10
-        assert aio.remaining() is None
-
-    async def ask() -> float | None:
-        return aio.remaining()
-
-    run(main())
-
-
-@pytest.mark.parametrize("attempts", ["1", None, True, 1.5])
-def test_attempts_that_are_no_whole_number_are_refused_by_their_name__T13(attempts: Any) -> None:
-    async def call() -> None:
-        pytest.fail("it is called")
-
-    with pytest.raises(TypeError, match="attempts must be a whole number, got "):
-        asyncio.run(aio.retry(call, attempts=attempts))
-    with pytest.raises(TypeError, match="factor must be a number, got "):
-        asyncio.run(aio.retry(call, factor="2"))  # type: ignore[arg-type]
-
-
-def test_attempts_may_be_any_whole_number__T13() -> None:
-    class Two:
-        def __index__(self) -> int:
-            return 2
-
-    async def call() -> str:
-        return "done"
-
-    two: Any = Two()
-    assert asyncio.run(aio.retry(call, attempts=two)) == "done"

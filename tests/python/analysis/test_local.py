@@ -17,9 +17,9 @@ from analysis import slow
 from analysis.stores import NOW_MS, fill
 from delivery.made_store import MadeStore
 from delivery.report.test_page import Outline
-from tickwheel.analysis.figures import Figure, Messages, figures, lateness
+from tickwheel.analysis.figures import MESSAGES, Figure, figures, percentiles
 from tickwheel.analysis.ledgers import MESSAGE
-from tickwheel.analysis.local import analyze
+from tickwheel.analysis.local import Messages, analyze
 from tickwheel.commands import tickwheel
 from tickwheel.delivery.model.summary import percentiles as of_summary
 
@@ -81,7 +81,7 @@ def test_percentiles_are_those_of_the_summary_for_any_number_of_values__S6() -> 
     groups = {n: [rng.choice([rng.randrange(50), rng.randrange(10**9)]) for _ in range(n)] for n in counts}
     rows = [(0, 1, str(n), "m", 0, "delivered", 0, value, 1, False) for n, them in groups.items() for value in them]
     rng.shuffle(rows)
-    found = Messages(messages_of(*rows)).rows(Figure(lateness("key")))
+    found = Messages(messages_of(*rows)).rows(Figure(percentiles(f"SELECT key, lateness_us FROM {MESSAGES}", "key")))
     expected = {str(n): of_summary([value / 1000 for value in values]) for n, values in groups.items()}
     assert {row["key"]: {name: row[f"{name}_ms"] for name in of_summary([])} for row in found} == expected
 

@@ -10,7 +10,22 @@ from delivery.records import DUE_MS, Found, Item, found_in
 from tickwheel._native import ArrowRows, Records
 from tickwheel.delivery.base.errors import BadRecord
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
-from tickwheel.delivery.read.arrow import MESSAGE_SCHEMA, read_batch
+from tickwheel.delivery.read.arrow import read_batch
+
+MESSAGE_SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("key", pa.string()),
+        pa.field("due", pa.timestamp("ms", tz="UTC")),
+        pa.field("delay_ms", pa.float64()),
+        pa.field("expires", pa.timestamp("ms", tz="UTC")),
+        pa.field("op", pa.string()),
+        pa.field("payload", pa.binary()),
+        pa.field("payload_base64", pa.string()),
+        pa.field("traceparent", pa.string()),
+    ]
+)
+"""D1's schema in Arrow. JSON goes into `payload`, bytes into `payload_base64`."""
 
 
 def pieces(given_: Any, columns: Columns | None = None) -> Iterator[Records]:

@@ -134,27 +134,6 @@ def test_a_file_that_is_wrong_is_told_what_is_allowed(tmp_path: Path, file: str,
     assert problem.format(folder=tmp_path) in result.stderr
 
 
-@pytest.mark.parametrize("way", ["command line", "variable", "file"])
-@pytest.mark.parametrize("shows", [True, False])
-def test_the_port_that_is_gone_is_refused_with_what_has_taken_its_place__D11(
-    tmp_path: Path, way: str, shows: bool
-) -> None:
-    folder = tmp_path / "here"
-    folder.mkdir()
-    address, config = "127.0.0.1:7401", tmp_path / "serve.toml"
-    config.write_text(f'flight = "{address}"\n')
-    ways = {"command line": ["--flight", address], "variable": [], "file": ["--config", str(config)]}
-    options = ["--store", str(folder / "s.db"), "--listen", "127.0.0.1:0", *ways[way]]
-    variables = {"TICKWHEEL_SERVE_FLIGHT": address} if way == "variable" else {}
-    show = ["--show-config"] if shows else []
-    result = CliRunner().invoke(tickwheel, ["serve", *options, *show], env=variables)
-    assert (result.exit_code, result.stdout) == (2, "")
-    told = " ".join(result.stderr.split())
-    assert "--flight (TICKWHEEL_SERVE_FLIGHT) is no option any more" in told
-    assert "send Arrow IPC streams to POST /messages and POST /hand-off at the address of --listen" in told
-    assert [*folder.iterdir()] == []
-
-
 @pytest.mark.parametrize(
     ("given", "waits_s"),
     [
@@ -202,14 +181,6 @@ def test_text_that_is_no_duration_says_how_to_write_one__D11(given: str, told: s
     result = CliRunner().invoke(tickwheel, ["serve", "--store", "s", "--horizon", given])
     assert told in " ".join(result.stderr.split())
     assert "a number alone is seconds" in " ".join(result.stderr.split())
-
-
-def test_the_option_that_is_gone_is_shown_nowhere__D11(tmp_path: Path) -> None:
-    assert "flight" not in CliRunner().invoke(tickwheel, ["serve", "--help"]).output.lower()
-    assert "flight" not in shown(tmp_path, 'store = "s"').output
-    for near in ("flights = 1", "fligh = 1"):
-        assert "write flight" not in shown(tmp_path, near).stderr
-    assert "FLIGHT" not in shown(tmp_path, 'store = "s"', TICKWHEEL_SERVE_FLIGH="1").stderr.partition("no option")[2]
 
 
 def test_a_file_that_is_not_there_or_not_text_is_told(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ PACKAGE = Path(tickwheel.__file__).parent
 HOSTILE = "i\x85\x9b31m\x1b[31m\r\nthe destination is up again\x07\x7f\u2028\u202e"
 OWN = {
     "_printable.py": {"getLogger"},  # with escapes
-    "_trace_text.py": {"print"},  # the wheel of the example
     "_forks.py": {"getLogger"},  # the `repr` of each name
     "_waiting_exit.py": {"getLogger"},  # the `repr` of a name, and the name of a function
     "commands/sight.py": {"print"},  # a table whose cells have escapes

@@ -5,14 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from tickwheel._native import StoreSnapshot
 from tickwheel.commands import tickwheel
 from tickwheel.delivery import Answer, Delivery, DeliveryQueue, Message, WrongUsage
-from tickwheel.delivery.sinks import BatchSink, Refusals, Sink, open_sink
+from tickwheel.delivery.sinks import Refusals, Sink, open_sink
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -123,32 +122,6 @@ def test_what_send_may_not_return_is_told_with_what_it_may__D6(tmp_path: Path, a
         def send(self, deliveries: Sequence[Delivery]) -> Refusals:
             refusals: Refusals = answer
             return refusals
-
-    assert problem in reason_of(tmp_path, Odd)
-
-
-@pytest.mark.parametrize(
-    ("answer", "problem"),
-    [
-        (None, "send_batch returned None: return a boolean array, or a list with True, False or a reason for each"),
-        (True, "send_batch returned True: return a boolean array"),
-        ("x", "send_batch returned 'x': return a boolean array"),
-        ({}, "send_batch returned {}: return a boolean array"),
-        ({True}, "send_batch returned {True}: return a boolean array"),
-        (frozenset(["x"]), "send_batch returned frozenset({'x'}): return a boolean array"),
-        ([True, True], "send_batch returned 2 verdicts for 1 deliveries: return one for each"),
-        ([], "send_batch returned 0 verdicts for 1 deliveries: return one for each"),
-        (itertools.repeat(True), "send_batch returned more than 1 verdicts for 1 deliveries: return one for each"),
-        (np.broadcast_to(True, 10**12), "send_batch returned 1000000000000 verdicts for 1 deliveries"),
-        ([5], "send_batch returned 5 as a verdict: return True, False, a text, an exception or None"),
-    ],
-)
-def test_what_send_batch_may_not_return_is_told_with_what_it_may__D6(tmp_path: Path, answer: Any, problem: str) -> None:
-    pytest.importorskip("pyarrow")
-
-    class Odd(BatchSink):
-        def send_batch(self, batch: Any) -> Any:
-            return answer
 
     assert problem in reason_of(tmp_path, Odd)
 

@@ -69,7 +69,7 @@ OF_DJANGO = {path.stem: path.read_text() for path in (ROOT / "python/tickwheel/d
 
 def options_of(command: click.Command) -> set[str]:
     params = program.params if command is spark_submit else command.params
-    shown = (option for option in params if isinstance(option, click.Option) and not option.hidden)
+    shown = (option for option in params if isinstance(option, click.Option))
     return {name for option in shown for name in option.opts}
 
 
@@ -129,7 +129,7 @@ def test_every_option_and_variable_that_is_named_exists__D11() -> None:
     assert named - known == OF_OTHERS - known
     assert len(named & known) > 40
     serve: Any = COMMANDS["tickwheel serve"]
-    variables = {f"TICKWHEEL_SERVE_{str(it.name).upper()}" for it in serve.options.values() if not it.hidden}
+    variables = {f"TICKWHEEL_SERVE_{str(it.name).upper()}" for it in serve.options.values()}
     assert set(re.findall(r"\bTICKWHEEL_SERVE_\w+", text())) == variables | {"TICKWHEEL_SERVE_CONFIG"}
 
 

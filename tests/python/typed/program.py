@@ -113,14 +113,10 @@ async def purgatory(key: Hashable) -> None:
         assert_type(fetches.check_and_complete(key), int)
 
 
-async def count() -> int:
-    return 1
-
-
 async def loops() -> None:
     aio.timers().call_later(1, greet, "a", 3)
     aio.timers().call_later(1, greet, 3)  # wrong
-    async with aio.timeout(5), aio.RateLimiter(100, burst=10), aio.deadline(3):
+    async with aio.timeout(5), aio.RateLimiter(100, burst=10):
         await aio.sleep(1)
         assert_type(await aio.sleep(1, "late"), str)
     limit: AbstractAsyncContextManager[object] = aio.timeout(timedelta(seconds=5))
@@ -134,7 +130,6 @@ async def loops() -> None:
     save(3)  # wrong
     async for when in aio.every(0.1):
         assert_type(when, float)
-    assert_type(await aio.retry(count, attempts=3), int)
 
 
 def runs() -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from analysis import slow
 from analysis.stores import NOW_MS
+from tickwheel.analysis.figures import MESSAGES, Figure, figures, percentiles
 from tickwheel.analysis.local import analyze as local_analyze
 from tickwheel.analysis.written import WRITTEN
 from tickwheel.delivery.model.summary import percentiles as of_summary
-from tickwheel.spark.analytics import FIGURES
-from tickwheel.spark.analytics.figures import hot_keys, lateness_by_key, percentiles
 from tickwheel.spark.analytics.schemas import LEDGER_MESSAGES
+from tickwheel.spark.analytics.tables import named
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -30,10 +30,6 @@ def test_the_stores_hold_everything_that_the_figures_tell_apart(analysis: Analys
     delivered = slow.late(rows)
     assert len({row["lateness_us"] for row in delivered}) < len(delivered) / 2, "many are alike"
     assert len({row["key"] for row in delivered}) > 250, "there must be more keys than are shown"
-
-
-def test_every_figure_has_its_slow_count() -> None:
-    assert FIGURES.keys() == slow.FIGURES.keys()
 
 
 @pytest.mark.parametrize("name", slow.FIGURES)
@@ -52,16 +48,18 @@ def test_percentiles_are_those_of_the_summary_for_any_number_of_values__S6(sessi
     groups = {n: [rng.choice([rng.randrange(50), rng.randrange(10**9)]) for _ in range(n)] for n in counts}
     rows = [(n, value) for n, values in groups.items() for value in values]
     rng.shuffle(rows)
-    found = percentiles(session.createDataFrame(rows, "n int, lateness_us long"), "n").collect()
+    with named(session.createDataFrame(rows, "n int, lateness_us long"), "late_messages") as tables:
+        found = tables.rows(Figure(percentiles("SELECT * FROM late_messages", "n")))
     expected = {n: of_summary([value / 1000 for value in values]) for n, values in groups.items()}
-    assert {row.n: {name: row[f"{name}_ms"] for name in expected[row.n]} for row in found} == expected
-    assert all(row.n == row.messages for row in found)
+    assert {row["n"]: {name: row[f"{name}_ms"] for name in expected[row["n"]]} for row in found} == expected
+    assert all(row["n"] == row["messages"] for row in found)
 
 
 def test_the_group_without_a_name_is_a_group_too__S6(session: Any) -> None:
     late = session.createDataFrame([(None, 1), (None, 3), ("", 5)], "key string, lateness_us long")
-    found = {row.key: (row.messages, row.max_ms) for row in percentiles(late, "key").collect()}
-    assert found == {None: (2, 0.003), "": (1, 0.005)}
+    with named(late, "late_messages") as tables:
+        rows = tables.rows(Figure(percentiles("SELECT * FROM late_messages", "key")))
+    assert {row["key"]: (row["messages"], row["max_ms"]) for row in rows} == {None: (2, 0.003), "": (1, 0.005)}
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -70,12 +68,11 @@ def test_of_keys_only_so_many_are_told_and_of_equals_the_lesser__S6(session: Any
         (0, n, key, f"m{n}", 0, "delivered", 0, late_us, 1, False)
         for n, (key, late_us) in enumerate([("\U0001f469", 7), ("\uffff", 7), ("b", 5), ("b", 4), ("a", 7), (None, 9)])
     ]
-    messages = session.createDataFrame(rows, LEDGER_MESSAGES)
     plain = [dict(zip(LEDGER_MESSAGES.names, row, strict=True)) for row in rows]
-    by_key = [row.asDict() for row in lateness_by_key(messages, most).collect()]
+    with named(session.createDataFrame(rows, LEDGER_MESSAGES), MESSAGES) as tables:
+        by_key, hot = (tables.rows(figures(most)[name]) for name in ("lateness_by_key", "hot_keys"))
     assert by_key == slow.lateness_by_key(plain, most)
     assert [row["key"] for row in by_key] == (["b", "a"] if most == 1 else ["b", "a", "\uffff", "\U0001f469"])
-    hot = [row.asDict() for row in hot_keys(messages, most).collect()]
     assert hot == slow.hot_keys(plain, most)
     assert [row["key"] for row in hot] == ["b", "a", "\uffff"][:most]
 

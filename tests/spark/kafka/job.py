@@ -16,7 +16,7 @@ def main() -> None:
     session = laptop_session("kafka", {"spark.jars": jars})
     records = read_kafka(session, brokers, topic, {"maxOffsetsPerTrigger": "500"})
     near = hold(parse_lines(records), LEAD_MS)
-    hand_off = HandOff([deliverer], token.encode(), lead_ms=LEAD_MS)
+    hand_off = HandOff([deliverer], token.encode())
     query = (
         near.writeStream.foreachBatch(hand_off)
         .option("checkpointLocation", checkpoint)

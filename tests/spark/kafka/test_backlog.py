@@ -31,7 +31,7 @@ DAY_MS = 86_400_000
 
 def test_held_messages_come_in_time_while_a_backlog_is_read__S3(broker: Broker, topic: str, processes: Cluster) -> None:
     broker.new_topic(topic, 2)
-    options = ("--intake-rows", str(READ_ROWS), "--metrics", "127.0.0.1:0")
+    options = ("--source-option", f"maxOffsetsPerTrigger={READ_ROWS}", "--metrics", "127.0.0.1:0")
     driver, out = start(processes, broker, topic, *options, spark_driver_memory="1g")
     port = driver.found(r"metrics are at port (\d+)")[1]
     metrics = f"http://127.0.0.1:{port}/metrics"

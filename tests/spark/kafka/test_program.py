@@ -28,7 +28,7 @@ def test_a_topic_is_read_in_bounded_parts_and_sigterm_ends_it__S1_S3_D13(
     for n in range(MESSAGES):
         producer.produce(topic, json.dumps({"id": f"m{n}", "key": f"k{n % 9}", "due": due_ms + n}), f"k{n % 9}")
     assert producer.flush(30) == 0
-    driver, serve_out = start(processes, broker, topic, "--intake-rows", "100")
+    driver, serve_out = start(processes, broker, topic, "--source-option", "maxOffsetsPerTrigger=100")
     driver.found("lead 20 s")
     driver.found(r"\d held, ")
     deadline_s = time.monotonic() + 150

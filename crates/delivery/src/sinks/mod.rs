@@ -4,7 +4,6 @@
 #[cfg(feature = "http")]
 pub(crate) mod beside;
 pub(crate) mod delivery;
-pub(crate) mod delivery_rows;
 pub(crate) mod file;
 pub(crate) mod function;
 #[cfg(feature = "http")]

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tickwheel import _native
-from tickwheel.delivery.model.bulk import checked_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +46,6 @@ def compact_store(store: str | os.PathLike[str]) -> CompactedStore:
     if it is no store of this format, or in use; `StoreFailed`.
     """
     return CompactedStore(*_native.compact_store(store))
-
-
-def pause_store(store: str | os.PathLike[str], key: str | None = None) -> None:
-    """Pause a store that no process uses: the next deliverer sends nothing (D16), or nothing of `key`, until resumed.
-
-    Errors: `WrongUsage` if the file is no store of this format; if it is in use, because then its deliverer must be
-    asked; if `key` can't be a key; and if 10,000 keys are paused already. `StoreFailed` for other errors.
-    """
-    _native.pause_store(store, None if key is None else checked_text(key, "key"), is_paused=True)
-
-
-def resume_store(store: str | os.PathLike[str], key: str | None = None) -> None:
-    """Resume a paused store, or a paused key in a store, for the next deliverer. Errors: as of `pause_store`."""
-    _native.pause_store(store, None if key is None else checked_text(key, "key"), is_paused=False)
 
 
 def backup_store(store: str | os.PathLike[str], to: str | os.PathLike[str]) -> CheckedStore:

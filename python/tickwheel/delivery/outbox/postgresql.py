@@ -7,7 +7,6 @@
 - Reading and deleting are transactions of their own. No transaction is open while the engine commits.
 """
 
-import math
 import os
 import time
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from psycopg import sql
 
 from tickwheel._event import Event
 from tickwheel.delivery.base.errors import WrongUsage
-from tickwheel.delivery.outbox.source import LEAST, MOST, NO_RECORD, Blame, Row, Source, SourceOpener
+from tickwheel.delivery.outbox.source import Row, Source, SourceOpener
 from tickwheel.delivery.outbox.tables import BATCH_BYTES, BATCH_ROWS, CHANNEL
 from tickwheel.delivery.sinks.addresses import secrets_of, without, without_user
 from tickwheel.delivery.sinks.poolers import backend_of
@@ -39,6 +38,7 @@ _DEFAULTS: Final = {
 }
 _SETTINGS: Final = """
     SELECT set_config('statement_timeout', %(timeout_ms)s, false),
+    set_config('lock_timeout', %(lock_timeout_ms)s, false),
     set_config('plan_cache_mode', 'force_custom_plan', false),
     set_config('tcp_keepalives_idle', '10', false),
     set_config('tcp_keepalives_interval', '5', false),
@@ -46,11 +46,7 @@ _SETTINGS: Final = """
     set_config('synchronous_commit', CASE s WHEN 'off' THEN 'on' ELSE s END, false)
     FROM current_setting('synchronous_commit') AS s
 """  # the server notices a reader that vanished, and gives its lock to the next
-_LIMITS: Final = """
-    SELECT set_config('lock_timeout', %s::text, true), set_config('statement_timeout', %s::text, true)
-"""
-_ROW_LOCK_WAIT_MS: Final = 1  # a locked row is tried again later
-_TABLE_LOCK_WAIT_MS: Final = 100
+_LOCK_TIMEOUT_MS: Final = 10  # a locked row is tried again later
 _LOCK: Final = """
     SELECT pg_try_advisory_lock(
         hashtextextended('tickwheel outbox ' || quote_ident(nspname) || '.' || quote_ident(relname), 0)
@@ -73,7 +69,6 @@ _BATCH: Final = """
     WHERE size_before < {bytes} ORDER BY n
 """
 """Reads the first rows, up to a number of rows and of bytes. A record that is too long is left out."""
-_NUMBERS: Final = "SELECT n FROM {table} WHERE {which} AND n BETWEEN %s::bigint AND %s::bigint ORDER BY n LIMIT {rows}"
 _PASSED: Final = sql.SQL("n <> ALL(%s::bigint[])")
 _THESE: Final = sql.SQL("n = ANY(%s::bigint[])")
 _DELETE: Final = "DELETE FROM {table} WHERE {which} RETURNING n"
@@ -82,12 +77,6 @@ _NO_INTEGER: Final = """
     SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = CAST(%s AS regclass) AND attname = 'n'
     AND atttypid NOT IN ('bigint'::regtype, 'integer'::regtype, 'smallint'::regtype)
 """
-
-_BLAMES: Final = {  # by the start of SQLSTATE: wrong data, limits; damage; what PL/pgSQL, C and missing rights raise
-    **dict.fromkeys(("22", "54"), Blame.DATA),
-    **dict.fromkeys(("XX001", "XX002"), Blame.DAMAGE),
-    **dict.fromkeys(("P0", "38", "42501"), Blame.CODE),
-}
 
 _MAY_LOCK: Final = """
     SELECT has_table_privilege(CAST(%(table)s AS regclass), 'UPDATE') AND NOT row_security_active(%(table)s)
@@ -106,8 +95,6 @@ class PostgresqlSource(Source):
         fields = {"max_record": 2 * max_payload, "rows": BATCH_ROWS, "bytes": BATCH_BYTES}
         literals = {name: sql.Literal(value) for name, value in fields.items()}
         self._batch = sql.SQL(_BATCH).format(table=self._table, which=_PASSED, **literals)
-        self._batch_of_these = sql.SQL(_BATCH).format(table=self._table, which=_THESE, **literals)
-        self._numbers = sql.SQL(_NUMBERS).format(table=self._table, which=_PASSED, rows=literals["rows"])
         self._delete = sql.SQL(_DELETE).format(table=self._table, which=_THESE)
 
     def open(self) -> bool:
@@ -116,7 +103,8 @@ class PostgresqlSource(Source):
             return True
         self._connection = self._connect()
         backend_of(self._connection, self._connect, _POOLER_WITHIN_S)
-        self._connection.execute(_SETTINGS, {"timeout_ms": str(1_000 * _WITHIN_S)})
+        limits = {"timeout_ms": str(1_000 * _WITHIN_S), "lock_timeout_ms": str(_LOCK_TIMEOUT_MS)}
+        self._connection.execute(_SETTINGS, limits)
         table = self._table.as_string(self._connection)
         for (type_,) in self._connection.execute(_NO_INTEGER, (table,)):
             raise WrongUsage(f"n is of the type {type_}: make it bigint")
@@ -141,29 +129,14 @@ class PostgresqlSource(Source):
         """One statement."""
         for _ in self._opened.notifies(timeout=0):
             pass  # the rows are read now; psycopg would keep the notices for the next `wait`, without a bound
-        return self._rows(self._batch, passed)
+        return [
+            Row(n, ms or 0, record.encode() if isinstance(record, str) else record, size)
+            for n, ms, record, size in self._opened.execute(self._batch, ([*passed],))
+        ]
 
-    def first_numbers(self, passed: Sequence[int], low: int = LEAST, high: int = MOST) -> Sequence[int]:
-        """One statement. PostgreSQL compares the numbers of rows before it asks a policy about them."""
-        return [n for (n,) in self._opened.execute(self._numbers, ([*passed], low, high))]
-
-    def fetch(self, numbers: Sequence[int]) -> Sequence[Row]:
-        """One statement."""
-        return self._rows(self._batch_of_these, numbers)
-
-    def blame(self, error: Exception) -> Blame:
-        """By the class of SQLSTATE. A character that UTF-8 does not have has no SQLSTATE."""
-        if isinstance(error, UnicodeError):
-            return Blame.DATA
-        state = getattr(error, "sqlstate", None) or ""
-        return next((blame for start, blame in _BLAMES.items() if state.startswith(start)), Blame.ALL)
-
-    def delete(self, numbers: Sequence[int], within_s: float) -> Sequence[int]:
+    def delete(self, numbers: Sequence[int]) -> Sequence[int]:
         """One statement. A locked row is left out, if the user has the right to lock rows, which is that to update."""
-        with self._opened.transaction():
-            lock_wait_ms = _ROW_LOCK_WAIT_MS if numbers else _TABLE_LOCK_WAIT_MS
-            self._opened.execute(_LIMITS, (lock_wait_ms, lock_wait_ms + math.ceil(within_s * 1_000)))
-            return [n for (n,) in self._opened.execute(self._delete, ([*numbers],))]
+        return [n for (n,) in self._opened.execute(self._delete, ([*numbers],))]
 
     def wait(self, stopping: Event, at_most_s: float) -> None:
         """Wait until something was notified."""
@@ -186,18 +159,6 @@ class PostgresqlSource(Source):
         """Close the descriptor: the connection, which has the lock, is the parent's."""
         if self._connection is not None and not self._connection.closed:
             os.close(self._connection.fileno())
-
-    def _rows(self, select: sql.Composed, numbers: Sequence[int]) -> Sequence[Row]:
-        return [
-            Row(
-                n,
-                ms or 0,
-                record.encode() if isinstance(record, str) else record,
-                size or 0,
-                NO_RECORD if size is None else "",
-            )
-            for n, ms, record, size in self._opened.execute(select, ([*numbers],))
-        ]
 
     @property
     def _opened(self) -> psycopg.Connection:

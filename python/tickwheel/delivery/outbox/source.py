@@ -9,7 +9,6 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from tickwheel._event import Event
@@ -22,39 +21,13 @@ _KINDS: Final = ("sqlite", "postgresql")
 _FORMS: Final = "sqlite:PATH?table=T, postgresql://USER:PASSWORD@HOST/DATABASE?table=T"
 
 
-NO_RECORD: Final = "the record is NULL"
-"""The fault of a row without a record."""
-
-
-LEAST: Final = -(1 << 63)
-"""The least number of a row."""
-
-MOST: Final = (1 << 63) - 1
-"""The greatest number of a row."""
-
-
 class Row(NamedTuple):
-    """A row: `record` is `None` if it is longer than a record may be, and `size` its bytes.
-
-    `fault`: why the row can't be fetched, or has no record; empty if it has one. `stays`: it is not deleted, as
-    the fault may pass.
-    """
+    """A row. `record` is `None` if it is longer than a record may be, or NULL. `size`: its bytes, `None` for NULL."""
 
     n: int
     written_ms: int
     record: bytes | None
-    size: int
-    fault: str = ""
-    stays: bool = False
-
-
-class Blame(Enum):
-    """Why a statement failed that reads rows."""
-
-    ALL = "the database, or the whole table"
-    DATA = "the data of one row, which is lost"
-    DAMAGE = "the same, or a damaged page or index if not even numbers can be read"
-    CODE = "code of the database that runs for one row, such as a view or a policy; it may be mended"
+    size: int | None
 
 
 class Source(ABC):
@@ -78,23 +51,8 @@ class Source(ABC):
         """The first rows, at most `BATCH_ROWS` and `BATCH_BYTES`, without those with the numbers in `passed`."""
 
     @abstractmethod
-    def first_numbers(self, passed: Sequence[int], low: int = LEAST, high: int = MOST) -> Sequence[int]:
-        """The numbers of the first rows from `low` to `high`, without those in `passed`, at most `BATCH_ROWS`: nothing
-        else is fetched.
-        """
-
-    @abstractmethod
-    def fetch(self, numbers: Sequence[int]) -> Sequence[Row]:
-        """These rows as far as they are there, with the bounds of `read`."""
-
-    @abstractmethod
-    def blame(self, error: Exception) -> Blame:
-        """Why rows could not be read. The connection may be broken all the same."""
-
-    @abstractmethod
-    def delete(self, numbers: Sequence[int], within_s: float) -> Sequence[int]:
-        """Delete rows and commit. Returns the numbers of the rows that are gone. A locked row is not waited for long. A
-        delete that takes longer than `within_s` is an error.
+    def delete(self, numbers: Sequence[int]) -> Sequence[int]:
+        """Delete rows and commit. Returns the numbers of the rows that are gone. A locked row is not waited for long.
 
         After an error some may be gone. A call without numbers is a probe: it fails if no row can be deleted.
         """

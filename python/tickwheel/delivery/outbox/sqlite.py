@@ -22,10 +22,9 @@ from typing import Final
 
 from tickwheel._event import Event
 from tickwheel._native import refuse_open_store
-from tickwheel.delivery.observe.log import logger
-from tickwheel.delivery.outbox.source import LEAST, MOST, NO_RECORD, Blame, Row, Source, SourceOpener
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.outbox.source import Row, Source, SourceOpener
 from tickwheel.delivery.outbox.tables import BATCH_BYTES, BATCH_ROWS
-from tickwheel.delivery.sinks.interrupting import TimeLimit
 from tickwheel.delivery.sinks.tables import file_and_table
 
 FORM: Final = "sqlite:PATH?table=T"
@@ -38,14 +37,9 @@ _SELECT: Final = """
     SELECT n, CAST(written_ms AS INTEGER),
     CASE WHEN length(CAST(record AS BLOB)) <= {max_record} THEN CAST(record AS BLOB) END,
     length(CAST(record AS BLOB))
-    FROM {table} WHERE typeof(n) = 'integer' AND n {which} (SELECT value FROM json_each(?)) ORDER BY n LIMIT {rows}
-"""
-_NUMBERS: Final = """
-    SELECT n FROM {table} WHERE typeof(n) = 'integer' AND n NOT IN (SELECT value FROM json_each(?))
-    AND n BETWEEN ? AND ? ORDER BY n LIMIT {rows}
+    FROM {table} WHERE n NOT IN (SELECT value FROM json_each(?)) ORDER BY n LIMIT {rows}
 """
 _IS_ROWID: Final = "SELECT 1 FROM pragma_table_info(?) WHERE name = 'n' AND upper(type) = 'INTEGER' AND pk = 1"
-_NO_INTEGERS: Final = "SELECT count(*) FROM {table} WHERE typeof(n) <> 'integer'"
 
 
 class SqliteSource(Source):
@@ -59,14 +53,11 @@ class SqliteSource(Source):
         self._path = path
         self._lock_path = Path(f"{path.resolve()}-{table.lower()}.reader")
         fields = {"table": f'"{table}"', "max_record": 2 * max_payload, "rows": BATCH_ROWS}
-        self._select = _SELECT.format(which="NOT IN", **fields)
-        self._select_these = _SELECT.format(which="IN", **fields)
-        self._numbers = _NUMBERS.format(**fields)
-        self._table, self._no_integers = table, _NO_INTEGERS.format(**fields)
+        self._select = _SELECT.format(**fields)
+        self._table = table
         self._delete = f'DELETE FROM "{table}" WHERE n IN (SELECT value FROM json_each(?))'  # noqa: S608
         self._still_there = f'SELECT n FROM "{table}" WHERE n IN (SELECT value FROM json_each(?))'  # noqa: S608
         self._database: sqlite3.Connection | None = None
-        self._limit: TimeLimit
         self._file: os.stat_result | None = None
         self._version = -1
 
@@ -79,50 +70,35 @@ class SqliteSource(Source):
         self._database = sqlite3.connect(
             f"{self._path.as_uri()}?mode=rw", uri=True, timeout=_LOCKED_WITHIN_S, isolation_level=None
         )
-        self._limit = TimeLimit(self._database)
-        self._database.execute("PRAGMA schema_version").fetchone()  # fails now if it is no database
+        if not self._database.execute(_IS_ROWID, (self._table,)).fetchone():
+            raise WrongUsage(f"there is no table {self._table} whose n is INTEGER PRIMARY KEY: make it so")
         self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.close()
             return False
-        self._tell_no_integers()
         return True
-
-    def _tell_no_integers(self) -> None:
-        """In a table that was made by hand; `INTEGER PRIMARY KEY` permits no other values."""
-        if not self._opened.execute(_IS_ROWID, (self._table,)).fetchone():
-            [count] = self._opened.execute(self._no_integers).fetchone()
-            if count:
-                logger.error("the outbox %s has %d rows whose n is no integer, and passes over them", self.name, count)
 
     def read(self, passed: Sequence[int] = ()) -> Sequence[Row]:
         """Run one statement, and read its rows until they fill a batch."""
         self._check_files()
         self._version = self._opened.execute("PRAGMA data_version").fetchone()[0]
-        return self._batch(self._select, passed)
+        batch: list[Row] = []
+        left = BATCH_BYTES
+        with closing(self._opened.execute(self._select, (json.dumps(passed),))) as rows:
+            for n, ms, record, size in rows:
+                batch.append(Row(n, ms or 0, record, size))
+                left -= len(record or b"")
+                if left <= 0:
+                    break
+        return batch
 
-    def first_numbers(self, passed: Sequence[int], low: int = LEAST, high: int = MOST) -> Sequence[int]:
-        """Run one statement."""
-        return [n for (n,) in self._opened.execute(self._numbers, (json.dumps(passed), low, high))]
-
-    def fetch(self, numbers: Sequence[int]) -> Sequence[Row]:
-        """Run one statement."""
-        self._check_files()
-        return self._batch(self._select_these, numbers)
-
-    def blame(self, error: Exception) -> Blame:
-        """An error of data is about a row."""
-        return Blame.DATA if isinstance(error, sqlite3.DataError | UnicodeError) else Blame.ALL
-
-    def delete(self, numbers: Sequence[int], within_s: float) -> Sequence[int]:
+    def delete(self, numbers: Sequence[int]) -> Sequence[int]:
         """One statement, which is a transaction."""
         self._check_files()
         given = json.dumps(numbers)
-        with self._limit.within(within_s):
-            count = self._opened.execute(self._delete, (given,)).rowcount
-        if count == len(numbers):
+        if self._opened.execute(self._delete, (given,)).rowcount == len(numbers):
             return numbers
         there = {n for (n,) in self._opened.execute(self._still_there, (given,))}
         return [n for n in numbers if n not in there]
@@ -150,17 +126,6 @@ class SqliteSource(Source):
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
-
-    def _batch(self, select: str, numbers: Sequence[int]) -> Sequence[Row]:
-        batch: list[Row] = []
-        left = BATCH_BYTES
-        with closing(self._opened.execute(select, (json.dumps(numbers),))) as rows:
-            for n, ms, record, size in rows:
-                batch.append(Row(n, ms or 0, record, size or 0, NO_RECORD if size is None else ""))
-                left -= len(record or b"")
-                if left <= 0:
-                    break
-        return batch
 
     def _check_files(self) -> None:
         """Errors: `OSError` if the database or the lock is not the file at its path any more."""

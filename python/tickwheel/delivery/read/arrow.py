@@ -14,23 +14,6 @@ from pyarrow import types
 from tickwheel._native import ArrowRows, Records
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 
-MESSAGE_SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("key", pa.string()),
-        pa.field("due", pa.timestamp("ms", tz="UTC")),
-        pa.field("delay_ms", pa.float64()),
-        pa.field("expires", pa.timestamp("ms", tz="UTC")),
-        pa.field("op", pa.string()),
-        pa.field("payload", pa.binary()),
-        pa.field("payload_base64", pa.string()),
-        pa.field("traceparent", pa.string()),
-    ]
-)
-"""D1's schema in Arrow; any schema with an id can be read. JSON goes into `payload`. Bytes go into `payload_base64`,
-because in `payload` bytes that happen to be text or JSON are read as text or JSON.
-"""
-
 _NAMES = "the schema has a name that is not UTF-8", "names in UTF-8"
 _AS_BYTES = [
     (types.is_string, pa.binary()),
@@ -79,42 +62,20 @@ def stream_of(batch: Any) -> bytes:
 
 
 def _read_broken(rows: ArrowRows, batch: Any, first_line: int, now_ns: int | None) -> Iterator[Records]:
-    """Reads the batch without its broken columns."""
-    fault: tuple[str, str] | None = None
-    names: list[str] = []
-    sound: list[Any] = []
-    as_bytes: list[str] = []
+    """Reads its text as bytes. If the batch is broken for another reason, every row becomes a bad record."""
     try:
-        given = batch.schema.names
+        names, columns = batch.schema.names, [_bytes_of(column) for column in batch.columns]
+        as_bytes = [name for name, (_, is_text) in zip(names, columns, strict=True) if is_text]
+        plain = pa.RecordBatch.from_arrays([column for column, _ in columns], names=names)
+        plain.validate(full=True)
+        return rows.read(stream_of(plain), first_line=first_line, now_ns=now_ns, as_bytes=as_bytes)
     except UnicodeDecodeError:
         fault = _NAMES
-        given = [f"column {number}" for number in range(1, batch.num_columns + 1)]
-        batch = batch.rename_columns(given)
-    for name, column in zip(given, batch.columns, strict=True):
-        why = _broken(rows, column)
-        if why is not None:
-            column, is_text = _bytes_of(column)
-            if not is_text or _broken(rows, column) is not None:
-                fault = fault or (f"the column {name} is broken: {why}", "arrays that pass validate(full=True)")
-                continue
-            as_bytes.append(name)
-        names.append(name)
-        sound.append(column)
-    if not sound:
-        names, sound = ["nothing"], [pa.nulls(batch.num_rows)]
-    stream = stream_of(pa.RecordBatch.from_arrays(sound, names=names))
-    return rows.read(stream, first_line=first_line, now_ns=now_ns, as_bytes=as_bytes, fault=fault)
-
-
-def _broken(rows: ArrowRows, column: Any) -> str | None:
-    """Why the array can't be read, or `None`."""
-    try:
-        column.validate(full=True)
-        rows.read(stream_of(pa.RecordBatch.from_arrays([column], names=["x"])))
     except (pa.ArrowException, BadRecord) as error:
         reason = error.reason if isinstance(error, BadRecord) else str(error)
-        return " ".join(reason.split())[:200]
-    return None
+        fault = f"the batch is broken: {' '.join(reason.split())[:200]}", "arrays that pass validate(full=True)"
+    nothing = pa.RecordBatch.from_arrays([pa.nulls(batch.num_rows)], names=["nothing"])
+    return rows.read(stream_of(nothing), first_line=first_line, now_ns=now_ns, fault=fault)
 
 
 def _bytes_of(array: Any) -> tuple[Any, bool]:

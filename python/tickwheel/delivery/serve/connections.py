@@ -42,9 +42,6 @@ class Places:
             (has_token, is_read): {} for has_token in (False, True) for is_read in (False, True)
         }
 
-    def __len__(self) -> int:
-        return sum(map(len, self._waiting.values()))
-
     def add(self, place: "Place") -> None:
         """The connection waits from now on."""
         self.remove(place)
@@ -62,11 +59,6 @@ class Places:
         """The connection does not wait any more."""
         for waiting in self._waiting.values():
             waiting.pop(place, None)
-
-    def close(self) -> None:
-        """Close all that wait."""
-        for place in [place for waiting in self._waiting.values() for place in waiting]:
-            place.close()
 
 
 class Place:
@@ -171,10 +163,6 @@ class Acceptor:
             else:
                 client.setblocking(False)
                 return client
-
-    def close(self) -> None:
-        """Close all connections that wait."""
-        self._places.close()
 
     async def _open(self, client: socket.socket) -> None:
         opening = asyncio.current_task()

@@ -42,11 +42,7 @@ _READ_WITHIN_S: Final = 30
 _LOOK_EVERY_S: Final = 1
 _END_WITHIN_S: Final = 1
 _SHOWN_BYTES: Final = re.compile(r":? (?:bytearray\(|b['\"]).*", re.DOTALL)  # of a header: it may be a token
-_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _UNREAD_BYTES: Final = 1 << 16  # more than these are an answer that waits for its reader
-_USE_HTTP_1_1: Final = (  # frames of HTTP/2: settings without any, and the end, with the error HTTP_1_1_REQUIRED
-    b"\0\0\0\4\0\0\0\0\0" + b"\0\0\x08\7\0\0\0\0\0" + b"\0\0\0\0\0\0\0\x0d"
-)
 _BYTES_ACKED: Final = slice(120, 128)  # tcpi_bytes_acked in Linux's struct tcp_info
 
 
@@ -65,7 +61,6 @@ class HttpConnection(H11Protocol):
         self.app_state[IS_TAKEN] = self._is_taken
         self.app_state[GIVE_UP] = place.close
         self._taken, self._taken_s = 0, 0.0
-        self._first: bytes | None = b""  # while it may be the beginning of HTTP/2
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """The handshake is done; the deadline of the head goes on."""
@@ -85,19 +80,6 @@ class HttpConnection(H11Protocol):
         """The client sends nothing more. A request that has come is still answered; with TLS asyncio can't do this."""
         self._is_half_closed = True
         return self._is_answering() and self.scheme == "http"
-
-    def data_received(self, data: bytes) -> None:
-        """Take bytes. A client that begins with HTTP/2 is told to use HTTP/1.1 (RFC 9113, 3.4 and 7)."""
-        if self._first is not None:
-            self._first = data = self._first + data
-            if data.startswith(_PREFACE):
-                self.transport.write(_USE_HTTP_1_1)
-                self.transport.close()
-                return
-            if _PREFACE.startswith(data):  # so far
-                return
-            self._first = None
-        super().data_received(data)
 
     def handle_events(self) -> None:
         """Take what has come."""

@@ -16,11 +16,10 @@ from tickwheel.delivery.sinks.addresses import without_secrets
 from tickwheel.delivery.sinks.coroutine import CoroutineFunction
 from tickwheel.delivery.sinks.handlers import Handlers
 from tickwheel.delivery.sinks.python import OwnSink, sink_of, sink_of_function
-from tickwheel.delivery.sinks.sink import BatchSink, Delivery, Refusals, Sink, SinkOpener, SinkSettings
+from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.webhook import Webhook
 
 __all__ = [
-    "BatchSink",
     "CoroutineFunction",
     "Delivery",
     "Destination",

@@ -127,21 +127,17 @@ class KafkaSink(Sink):
         return self._position
 
     def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:
-        """The suspects that have a record after the position. Records are compared by their digest; records of earlier
-        versions have no digest, and are compared by key and id. Without a position the result is empty.
-        """
+        """The suspects that have a record after the position, by its digest. Without a position the result is empty."""
         if not suspects or position is None:
             return ()
         starts = msgspec.json.decode(position, type=_Offsets)
         wanted: dict[object, int] = {it.digest.hex().encode(): it.seq for it in suspects}
-        wanted |= {_name_of(it.message.key, it.message.id): it.seq for it in suspects}
         found = set()
         with self._reading() as consumer:
             for message in self._tail(consumer, starts):
-                headers = dict(message.headers() or ())
-                known_by = headers.get("tickwheel-digest") or (message.key(), headers.get("tickwheel-id"))
-                if known_by in wanted:
-                    found.add(wanted[known_by])
+                digest = dict(message.headers() or ()).get("tickwheel-digest")
+                if digest in wanted:
+                    found.add(wanted[digest])
                     if len(found) == len(suspects):
                         break
         return found
@@ -365,10 +361,6 @@ def opener_of(spec: str) -> SinkOpener:
     if not all(_BROKER.fullmatch(broker) for broker in brokers.split(",")) or not _TOPIC.fullmatch(topic):
         raise WrongUsage(f"{without_secrets(spec)} is no topic: write {FORM}, such as kafka://a:9092,b:9092/reminders")
     return lambda settings: KafkaSink(brokers, topic, settings)
-
-
-def _name_of(key: str | None, id_: str) -> tuple[bytes | None, bytes]:
-    return None if key is None else key.encode(), id_.encode()
 
 
 def _record(delivery: Delivery, store_id: str) -> dict[str, Any]:

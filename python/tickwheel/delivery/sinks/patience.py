@@ -9,7 +9,6 @@
 """
 
 import math
-import time
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
@@ -46,30 +45,6 @@ class Patience:
     def note_pace(self, row_s: float, rows: int) -> None:
         """The quickest of some rows took so long alone: all of them may take twice as long as they would so."""
         self._usual_s = max(self._usual_s, 2 * row_s * rows / _TIMES_USUAL)
-
-
-class Search:
-    """The search for the rows of one send that fail, or take long. It begins with the send."""
-
-    def __init__(self, own_s: float, alone_s: float, patience: Patience, rows: int) -> None:
-        self._until_s = time.monotonic() + own_s
-        self._alone_s = alone_s
-        self._patience = patience
-        self._rows = rows
-        self.is_slow = False
-        """Whether the batch took too long."""
-        self.waits_long = False
-        """Whether the database is slow, as each of some rows took too long too."""
-
-    @property
-    def left_s(self) -> float:
-        """The time that is left for the send."""
-        return self._until_s - time.monotonic()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no time is left for another statement."""
-        return self.left_s < 0
 
 
 def samples(rows: Sequence[_T]) -> Sequence[_T]:

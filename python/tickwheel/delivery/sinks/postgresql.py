@@ -19,8 +19,7 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
 - A payload is stored as `json`, not `jsonb`, to keep every byte: its spaces, its order, a number such as 1.50. It may
   also have \u0000, which `jsonb` refuses. A payload that is not JSON in UTF-8 is in `payload_bytes`. PostgreSQL's text
   can't hold the character NUL, so a message with one in its id or key is refused.
-- The sessions have the time zone UTC. A column `timestamp` therefore gets UTC. A type that keeps no milliseconds, such
-  as `date`, is refused at the start.
+- The sessions have the time zone UTC. A column `timestamp` therefore gets UTC.
 - After a lost connection the next `send` opens a new one. If the server closed it between two sends, no message was
   sent by it, so none is marked. The address is never shown with its password.
 """
@@ -40,7 +39,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, without, without_secrets
-from tickwheel.delivery.sinks.patience import ALONE_S, Patience, Search, samples
+from tickwheel.delivery.sinks.patience import ALONE_S, Patience, samples
 from tickwheel.delivery.sinks.poolers import backend_of
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import EARLIER_AT_ONCE, TableSink, Verdicts, check_columns, row_of, table_of
@@ -61,7 +60,6 @@ _TYPES = {
 }
 _SENT = {**_TYPES, "payload": "text"}  # an array of json has no binary form here; the server converts the text
 _IDS_TYPES = {"digest": "bytea", "store": "text", "run": "text", "first_seq": "bigint"}
-_MOMENTS = ("due", "delivered_at")
 _NOT_NULL = {"id", "due", "delivered_at", "lateness_ms", "attempt", "redelivered"}
 
 # Classes of SQLSTATE: data, constraints, functions and triggers, limits.
@@ -93,15 +91,9 @@ _LIMITS = """
     SELECT set_config('lock_timeout', %s::text, {0}), set_config('statement_timeout', %s::text, {0})
 """
 _COLUMNS_THERE = """
-    SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
+    SELECT attname FROM pg_attribute
     WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
 """
-_DEFERS = """
-    SELECT EXISTS (SELECT FROM pg_trigger WHERE tgdeferrable AND tgrelid IN (
-        SELECT relid FROM pg_partition_tree(to_regclass(%(table)s)) UNION ALL SELECT to_regclass(%(table)s)))
-"""
-_A_MOMENT = "'2000-01-01T12:34:56.789Z'::timestamptz"
-
 _OTHERS_END = """
     SELECT pg_terminate_backend(pid) FROM pg_locks
     WHERE locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = %s
@@ -154,10 +146,6 @@ class PostgresqlSink(TableSink):
         self._lock = _lock_of(settings.store_id, names)
         self._connection: psycopg.Connection | None = None
         self._limits = (0, 0)  # as `_limit` set them for the connection
-        self._defers: bool | None = None
-        """Whether the table has a constraint that may be checked at the commit, which no `statement_timeout` ends. Each
-        connection looks it up, once the table is made.
-        """
         self._patience = Patience(_TOGETHER_SHARE * self._own_s)
         try:
             connection = self._open()
@@ -194,7 +182,7 @@ class PostgresqlSink(TableSink):
             if _size(rows) <= _SIZE_AT_ONCE:
                 began_s = time.monotonic()
                 try:
-                    self._write_together(connection, rows, old)
+                    self._write(connection, rows, old)
                     verdicts = NONE_REFUSED
                     if len(rows) > 1:
                         self._patience.note(time.monotonic() - began_s)
@@ -266,7 +254,6 @@ class PostgresqlSink(TableSink):
                 self._connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(self._own_s * 1000))})
                 self._connection.execute("SELECT pg_advisory_lock_shared(%s)", (self._lock,))
                 self._end_others(self._connection)
-                self._defers = None
             elif self._writer.lost_backends():
                 self._limit(self._connection, 1)
                 self._end_others(self._connection)
@@ -301,20 +288,6 @@ class PostgresqlSink(TableSink):
             time.sleep(_LOOK_FOR_OTHERS_S)
         self._writer.are_over(lost)
 
-    def _write_together(self, connection: psycopg.Connection, rows: Sequence[_Row], old: _Old) -> None:
-        if not self._has_deferrable(connection):
-            self._write(connection, rows, old)
-            return
-        with connection.transaction():
-            self._write(connection, rows, old)
-            connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # checks them now, within `statement_timeout`
-
-    def _has_deferrable(self, connection: psycopg.Connection) -> bool:
-        if self._defers is None:
-            table = {"table": self._table.as_string(connection)}
-            self._defers = connection.execute(_DEFERS, table).fetchone() == (True,)
-        return self._defers
-
     def _write(self, connection: psycopg.Connection, rows: Sequence[_Row], old: _Old) -> None:
         columns = zip(*rows, strict=True) if rows else [()] * (2 + len(_TYPES))
         values = {name: list(column) for name, column in zip(("digest", *_TYPES, "first_seq"), columns, strict=True)}
@@ -337,7 +310,6 @@ class PostgresqlSink(TableSink):
         verdicts: Verdicts = {}
         self._limit(connection, 1)
         with connection.transaction():
-            connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # a deferred constraint would refuse the whole batch
             self._write(connection, (), ())
             began_s = time.monotonic()
             not_dropped = self._try(connection, (), old, search)
@@ -402,11 +374,9 @@ class PostgresqlSink(TableSink):
         try:
             with connection.transaction():
                 connection.execute(_LIMITS.format("true"), search.limits(len(rows)))
-                if self._has_deferrable(connection):  # as a row may need what a trigger does after it
-                    connection.execute("SET CONSTRAINTS ALL DEFERRED")
+                connection.execute("SET CONSTRAINTS ALL DEFERRED")  # as a row may need what a trigger does after it
                 self._write(connection, rows, old)
-                if self._has_deferrable(connection):
-                    connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+                connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # checks them now, not with the whole batch
                 if not is_kept:
                     raise psycopg.Rollback
         except psycopg.Error as error:
@@ -417,8 +387,8 @@ class PostgresqlSink(TableSink):
         return None
 
 
-class _Search(Search):
-    """How long each statement of the search may take.
+class _Search:
+    """The search for the rows of one send that fail, or take long, and how long each of its statements may take.
 
     A row that another session has locked is waited for `_LOCK_WAIT_MS`, and several rows, of which one may be locked,
     much shorter. All waits for locks take `_LOCK_WAITS_S` at most, besides 1 ms for each statement. A part of the batch
@@ -429,13 +399,23 @@ class _Search(Search):
     """
 
     def __init__(self, own_s: float, patience: Patience, rows: int) -> None:
-        super().__init__(own_s, min(ALONE_S, own_s / 4), patience, rows)
-        self._lock_waits_s = min(_LOCK_WAITS_S, own_s / 4)
+        self._until_s = time.monotonic() + own_s
+        self._alone_s, self._lock_waits_s = min(ALONE_S, own_s / 4), min(_LOCK_WAITS_S, own_s / 4)
+        self._patience, self._rows = patience, rows
+        self.is_slow = False
+        """Whether the batch took too long."""
+        self.waits_long = False
+        """Whether the database is slow, as each of some rows took too long too."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no time is left for another statement."""
+        return time.monotonic() > self._until_s
 
     def limits(self, rows: int) -> tuple[int, int]:
         """The longest wait for a lock, and the longest time of the statement, in milliseconds."""
         lock_ms = min(_LOCK_WAIT_MS if rows == 1 else _LOOK_WAIT_MS, int(self._lock_waits_s * 1000))
-        left_s = self.left_s
+        left_s = self._until_s - time.monotonic()
         if self.waits_long and rows == self._rows:
             statement_s = _TOGETHER_SHARE * left_s
         elif rows == 0 or self._rows == 1:
@@ -537,24 +517,8 @@ def _make(connection: psycopg.Connection, name: sql.Identifier, types: dict[str,
         if connection.execute("SELECT to_regclass(%s)", (text,)).fetchone() == (None,):
             columns = ", ".join(f"{name} {kind}{' NOT NULL' * (name in _NOT_NULL)}" for name, kind in types.items())
             connection.execute(sql.SQL("CREATE TABLE {} ({})").format(name, sql.SQL(columns + key)))
-        there: dict[str, str] = dict(connection.execute(_COLUMNS_THERE, (text,)).fetchall())
+        there = {column for (column,) in connection.execute(_COLUMNS_THERE, (text,))}
     check_columns(text, types, there)
-    for column in _MOMENTS:
-        if column in types and not _keeps_a_moment(connection, there[column]):
-            raise DeliveryFailed(
-                f"the column {column} of {text} has the type {there[column]}, which does not keep a moment with its"
-                " milliseconds: make it timestamp with time zone, or timestamp, which gets UTC"
-            )
-
-
-def _keeps_a_moment(connection: psycopg.Connection, kind: str) -> bool:
-    """Whether a moment is the same after it was in a column of this type. PostgreSQL stores a part in silence."""
-    try:
-        with connection.transaction():
-            asked = connection.execute(f"SELECT {_A_MOMENT}::{kind}::timestamptz = {_A_MOMENT}".encode()).fetchone()
-    except psycopg.Error:  # it can't be converted
-        return False
-    return asked == (True,)
 
 
 def _where(options: dict[str, Any]) -> str:

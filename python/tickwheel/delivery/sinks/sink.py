@@ -1,8 +1,8 @@
 """The interface of a sink (rule D10): a small class that sends deliveries to its destination and says which arrived.
 
-A program's own sink is a subclass of `Sink`, or of `BatchSink` for whole Arrow batches: `DeliveryQueue` takes its
-class, `--to` takes `python:MODULE:CLASS`. To add a sink that has an address,
-add a file to this folder with a subclass and a function that reads the address. Add its line to `sinks/__init__.py`.
+A program's own sink is a subclass of `Sink`: `DeliveryQueue` takes its class, `--to` takes `python:MODULE:CLASS`. To
+add a sink that has an address, add a file to this folder with a subclass and a function that reads the address. Add its
+line to `sinks/__init__.py`.
 
 The deliverer opens `threads` sinks and uses each from its own thread, so a sink needs no locks. The messages of a key
 are in one thread at a time, at most one in each `send` (D4). A `send` that takes longer than `timeout_s`
@@ -10,8 +10,8 @@ is cut off (D6): the engine abandons its thread and its sink, and opens a new si
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
@@ -56,9 +56,6 @@ class Sink(ABC):
     """How many more threads may be opened, for long sends and for keys whose last send was not accepted. A class that
     has a `position` gets none: that of one sink would pass messages which another one has not sent.
     """
-
-    is_cut_off: ClassVar[bool] = True
-    """Whether a `send` that takes longer than `timeout_s` is given up; `False` if it should wait instead."""
 
     def __init__(self, settings: SinkSettings | None = None) -> None:  # noqa: B027, many have nothing to open
         """A subclass that has something to open does it here."""
@@ -106,41 +103,6 @@ class Sink(ABC):
         thousand suspects at a time. It sends all other suspects again, as `redelivered`.
         """
         return ()
-
-
-Verdict: TypeAlias = bool | str | Unanswered | Unavailable | None
-"""The result of one delivery of a batch: `True` if it has arrived, `False` or a text if it is refused. All other values
-mean the same as in `Refusals`.
-"""
-
-
-class BatchSink(Sink):
-    """A sink that takes Arrow batches, without a Python object for each delivery. It needs pyarrow.
-
-    A `pyarrow.RecordBatch` has a row for each delivery, in order, and the columns `seq` (int64), `id` (text), `key`
-    (text, or null), `due_ms` (int64), `payload` (bytes), `is_json` (boolean), `delivered_at_ms`, `lateness_us` (int64),
-    `attempt` (uint32), `redelivered` (boolean), `digest` (16 bytes). No data is copied.
-
-    >>> import pyarrow as pa
-    >>> class Short(BatchSink):
-    ...     def send_batch(self, batch):
-    ...         return [len(payload) < 100 or "too long" for payload in batch["payload"].to_pylist()]
-    >>> batch = pa.RecordBatch.from_pydict({"id": ["a", "b"], "payload": [b"1", b"1" * 100]})
-    >>> Short().send_batch(batch)
-    [True, 'too long']
-    """
-
-    max_batch: ClassVar[int] = 1024
-
-    @abstractmethod
-    def send_batch(self, batch: Any) -> Iterable[Verdict]:
-        """Send the rows in this order. Return when the destination has them, with a `Verdict` for each row: as a
-        boolean array of pyarrow or numpy, or as a sequence. Exceptions mean the same as in `send`.
-        """
-
-    def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """Not called: `send_batch` is."""
-        raise NotImplementedError
 
 
 SinkOpener: TypeAlias = Callable[[SinkSettings], Sink]

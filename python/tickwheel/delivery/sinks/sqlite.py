@@ -9,8 +9,7 @@
   full disk is no answer about the row that does not fit (D6). If no row can be written, because the file is locked or
   `T` is missing, that is no answer about all of them. After such an error the next `send` opens the file again.
 - A row that computes for long, as in a trigger, is interrupted. The others of its batch are written without it, and it
-  gets no answer. SQLite has one writer, so all others wait while it is tried again. Therefore each attempt has twice
-  the time of the one before, as its wait is twice as long. A lock is always of the whole file, and is waited for.
+  gets no answer. A row that is sent alone has most of the time. A lock is always of the whole file, and is waited for.
 - If a sink hangs and is replaced, the old sink writes nothing any more (`writers.py`).
 - A file that was moved, removed or replaced is noticed before the next `send` (D10). Its log is written into it
   first. Then the file at the path is opened, or made anew. If that fails, or if another connection reads the old file
@@ -19,7 +18,6 @@
 """
 
 import itertools
-import math
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
@@ -31,7 +29,6 @@ from tickwheel._native import refuse_open_store, rfc_3339
 from tickwheel.delivery.base.appending import file_at, make
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.interrupting import TimeLimit, was_interrupted
-from tickwheel.delivery.sinks.patience import ALONE_S, Patience, Search, samples
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import (
     COLUMNS,
@@ -58,7 +55,7 @@ _REFUSALS: Final = {
 _TOO_LONG: Final = (
     "the row takes too long, and was interrupted: mend its trigger, or give it more time by --sink-timeout"
 )
-_MOST_DOUBLED: Final = 20
+_TOGETHER_SHARE: Final = 0.25  # of the time of a send: for all rows of a batch together
 
 
 class SqliteSink(TableSink):
@@ -68,7 +65,6 @@ class SqliteSink(TableSink):
         super().__init__(settings, writer)
         self._path = path
         self._table = table
-        self._patience = Patience(self._own_s / 6)
         self._insert = f'INSERT INTO "{table}" ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})'  # noqa: S608
         # A cached EXPLAIN would not notice that the table is gone.
         self._insert_none = (
@@ -103,7 +99,7 @@ class SqliteSink(TableSink):
         verdicts: Verdicts = {}
         parts = [range(len(deliveries))]  # the next one last
         part = range(0)
-        search = _Search(self._own_s, self._patience, len(deliveries))
+        until_s = time.monotonic() + self._own_s
         has_committed = False
         if self._database is not None and file_at(self._path) != self._file:
             self._leave(self._database)
@@ -112,22 +108,11 @@ class SqliteSink(TableSink):
         except (sqlite3.Error, DeliveryFailed, WrongUsage) as error:
             raise Unavailable(_text(error)) from error
         try:
-            if self._write_together(database, deliveries, search):
+            if self._write_together(database, deliveries):
                 parts.clear()
-            elif search.is_slow and len(deliveries) == 1:
-                parts.clear()
-                verdicts[0] = Unanswered(_TOO_LONG)
-            elif search.is_slow:
-                tried = samples(parts[0])
-                for place in tried:
-                    self._write_part(database, deliveries, range(place, place + 1), search, verdicts)
-                search.waits_long = all(str(verdicts.get(place)) == _TOO_LONG for place in tried)
-                self._patience.note_pace(search.quickest_s, len(deliveries))
-                if search.waits_long:
-                    verdicts.clear()
             while parts:
                 part = parts.pop()
-                rest = self._write_part(database, deliveries, part, search, verdicts)
+                rest = self._write_part(database, deliveries, part, until_s, verdicts)
                 has_committed = has_committed or not rest
                 parts += reversed(rest)
         except sqlite3.Error as error:
@@ -209,27 +194,24 @@ class SqliteSink(TableSink):
             earlier = (store, self._settings.run)
             self._will_have_earlier = database.execute(self._drop_earlier, earlier).rowcount == EARLIER_AT_ONCE
 
-    def _write_together(self, database: sqlite3.Connection, deliveries: Sequence[Delivery], search: "_Search") -> bool:
+    def _write_together(self, database: sqlite3.Connection, deliveries: Sequence[Delivery]) -> bool:
         """Whether all are written, because none was there and none is refused. Otherwise none is written.
 
         Errors: `sqlite3.Error` if no row can be written, whatever is in it.
         """
         self._begin(database)
-        began_s = time.monotonic()
         try:
-            with self._limit.within(search.together_s(deliveries[0].attempt)):
+            with self._limit.within(_TOGETHER_SHARE * self._own_s):
                 noted = database.executemany(self._note, (self._noted(it) for it in deliveries))
                 are_new = noted.rowcount == len(deliveries)
                 if are_new:
                     database.executemany(self._insert, (row_of(it, rfc_3339) for it in deliveries))
             if are_new:
-                self._patience.note(time.monotonic() - began_s)
                 self._commit(database)
                 return True
-        except _OF_A_ROW as error:
+        except _OF_A_ROW:
             database.execute(_PROBE)
             database.execute(self._insert_none, (None,) * len(COLUMNS))
-            search.is_slow = was_interrupted(error)
         self._roll_back(database)
         return False
 
@@ -238,38 +220,33 @@ class SqliteSink(TableSink):
         database: sqlite3.Connection,
         deliveries: Sequence[Delivery],
         part: range,
-        search: "_Search",
+        until_s: float,
         verdicts: Verdicts,
     ) -> list[range]:
-        """Write the rows in one transaction, each alone. `verdicts` gets the error of each row that fails, and `None`
-        for each row that no time was left for.
+        """Write the rows in one transaction, each alone, in half of the time that is left. `verdicts` gets the error
+        of each row that fails, and `None` for each row that no time was left for.
 
         If a row ends the transaction, or the commit fails, nothing is written. Then the result is the parts to write
         next; the row that failed is in none of them.
         """
         self._begin(database)
-        began_s = time.monotonic()
         for place in part:
             if place in verdicts:
                 continue
-            if search.is_over:
+            left_s = until_s - time.monotonic()
+            if left_s < 0:
                 verdicts[place] = None
                 continue
-            row_began_s = time.monotonic()
             try:
-                with self._limit.within(search.row_s(deliveries[place].attempt)):
+                with self._limit.within(left_s if len(deliveries) == 1 else left_s / 2):
                     self._write_row(database, deliveries[place])
-                search.note_row(time.monotonic() - row_began_s, is_written=True)
             except _OF_A_ROW as error:
                 database.execute(_PROBE)
-                search.note_row(time.monotonic() - row_began_s, is_written=False)
                 verdicts[place] = _verdict(error)
                 if not database.in_transaction:  # a trigger with RAISE(ROLLBACK), or a full disk
                     return [rest for rest in (range(part.start, place), range(place + 1, part.stop)) if rest]
                 database.execute("ROLLBACK TO of_a_row")
                 database.execute("RELEASE of_a_row")
-        if verdicts.keys().isdisjoint(part):
-            self._patience.note(time.monotonic() - began_s)
         try:
             self._commit(database)
         except sqlite3.Error as error:
@@ -309,36 +286,6 @@ class SqliteSink(TableSink):
         except sqlite3.Error:
             return Unavailable(_text(error))
         return Unanswered(_text(error))
-
-
-class _Search(Search):
-    """How long the statements of one send may take."""
-
-    def __init__(self, own_s: float, patience: Patience, rows: int) -> None:
-        super().__init__(own_s, ALONE_S if rows > 1 else 0.0, patience, rows)
-        self._quickest_s = math.inf
-
-    def together_s(self, attempt: int) -> float:
-        """For all rows together. `attempt`: of the only row."""
-        return self.row_s(attempt) if self._rows == 1 else self._patience.together_s
-
-    def row_s(self, attempt: int) -> float:
-        """For a row that is written by a statement of its own."""
-        is_alone = self._rows == 1
-        usual_s = self._patience.part_s(1.0 if is_alone or self.waits_long else 1 / self._rows)
-        limit_s = max(usual_s * (1 << min(attempt - 1, _MOST_DOUBLED)), self._alone_s)
-        return min(limit_s, self.left_s / (1 if is_alone else 6))
-
-    def note_row(self, took_s: float, *, is_written: bool) -> None:
-        """A row alone took so long."""
-        self._alone_s -= took_s
-        if is_written:
-            self._quickest_s = min(self._quickest_s, took_s)
-
-    @property
-    def quickest_s(self) -> float:
-        """The time of the quickest row that was written alone, or 0."""
-        return self._quickest_s if self._quickest_s < math.inf else 0.0
 
 
 def opener_of(spec: str) -> SinkOpener:

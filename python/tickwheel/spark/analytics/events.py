@@ -10,14 +10,18 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812, the usual name
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tickwheel.analysis.figures import MINUTE_MS
+from tickwheel.analysis.figures import MINUTE_MS, Figure, counted, percentiles, start_of
+from tickwheel.analysis.shown import Timer
+from tickwheel.pages.steps import step_ms
 from tickwheel.recording import About, read_recording
-from tickwheel.spark.analytics.figures import counted, in_order, percentiles, start_of
 from tickwheel.spark.analytics.schemas import EVENTS
+from tickwheel.spark.analytics.tables import SparkTables
+
+EVENTS_TABLE: Final = "tickwheel_events"
 
 KINDS: Final = {"added": "added", "moved": "moved", "cancelled": "cancelled", "expired": "expired", "wake_ups": "woke"}
 
@@ -52,39 +56,48 @@ def _placed(events: pa.RecordBatch, file: Mapping[str, Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def timer_by_minute(events: DataFrame, step_ms: int = MINUTE_MS) -> DataFrame:
-    """The number of events of each kind, by the time of the event."""
-    found = events.groupBy(start_of("at_ms", step_ms).alias("start_ms"))
-    return in_order(
-        found.agg(*(counted(F.col("kind") == kind).alias(name) for name, kind in KINDS.items()), _cascades()),
+def timer_by_minute(step: int = MINUTE_MS) -> Figure:
+    """The number of events of each kind, by the time of the event. `cascades`: how often tasks moved from a level above
+    the finest to a lower level or to the front.
+    """
+    kinds = ", ".join(counted(f"kind = '{kind}'") + f" AS {name}" for name, kind in KINDS.items())
+    return Figure(
+        f"SELECT {start_of('at_ms', step)} AS start_ms, {kinds}, "
+        f"ifnull(sum(CASE WHEN level > 1 THEN tasks END), 0) AS cascades FROM {EVENTS_TABLE} GROUP BY 1",
         "start_ms",
     )
 
 
-def timer_levels(events: DataFrame) -> DataFrame:
+def timer_levels() -> Figure:
     """For each level (0 is the front): the tasks put there, their lateness, and the tasks that left for a lower one."""
-    is_put = F.col("kind").isin("added", "moved")
-    moves = events.groupBy("level").agg(
-        counted(is_put).alias("put"),
-        counted(F.col("kind") == "cascaded").alias("flushed"),
-        F.coalesce(F.sum("tasks"), F.lit(0)).alias("cascaded"),
+    late = f"""
+        SELECT put.level, ran.at_us - ran.due_us AS lateness_us FROM {EVENTS_TABLE} AS ran
+        JOIN {EVENTS_TABLE} AS put USING (recording, number)
+        WHERE ran.kind = 'expired' AND put.kind IN ('added', 'moved')
+    """
+    return Figure(
+        f"""
+        WITH moves AS (
+            SELECT level, {counted("kind IN ('added', 'moved')")} AS put, {counted("kind = 'cascaded'")} AS flushed,
+            ifnull(sum(tasks), 0) AS cascaded FROM {EVENTS_TABLE} WHERE level IS NOT NULL GROUP BY level
+        ),
+        late_levels AS ({percentiles(late, "level")})
+        SELECT moves.*, ifnull(messages, 0) AS expired, late_levels.* EXCEPT (level, messages)
+        FROM moves LEFT JOIN late_levels ON moves.level = late_levels.level
+        """,
+        "level",
     )
-    put = events.where(is_put).select("recording", "number", "level")
-    ran = events.where(F.col("kind") == "expired").select(
-        "recording", "number", (F.col("at_us") - F.col("due_us")).alias("lateness_us")
+
+
+def timer_of(events: SparkTables, new: Path, say: Callable[[str], object]) -> Timer:
+    """Write the figures to the folder `new`, and return what the page shows of them."""
+    for name, figure in {"timer_by_minute": timer_by_minute(), "timer_levels": timer_levels()}.items():
+        say(f"Making {name}.parquet.")
+        events.write(figure, new / f"{name}.parquet")
+    [span] = events.rows(Figure(f"SELECT min(at_ms) AS first_ms, max(at_ms) AS last_ms FROM {EVENTS_TABLE}"))
+    step = 0 if span["first_ms"] is None else step_ms(span["first_ms"], span["last_ms"])
+    return Timer(
+        levels=pq.read_table(new / "timer_levels.parquet").to_pylist(),
+        step_ms=step,
+        over_time=events.rows(timer_by_minute(step)) if step else [],
     )
-    late = percentiles(ran.join(put, ["recording", "number"]), "level").withColumnRenamed("messages", "expired")
-    found = moves.where(F.col("level").isNotNull()).join(late, "level", "left").fillna(0, ["expired"])
-    return in_order(found, "level")
-
-
-def _cascades() -> F.Column:
-    """How often tasks moved from a level above the finest to a lower level or to the front."""
-    return F.coalesce(F.sum(F.when(F.col("level") > 1, F.col("tasks"))), F.lit(0)).alias("cascades")
-
-
-EVENT_FIGURES: Final[Mapping[str, Callable[[DataFrame], DataFrame]]] = {
-    "timer_by_minute": timer_by_minute,
-    "timer_levels": timer_levels,
-}
-"""Each figure is written to a file of its name, if recordings were given."""

@@ -5,15 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from tickwheel.analysis.ledgers import Ledger, Slice, read_slice
 from tickwheel.spark.analytics.schemas import LEDGER_MESSAGES
-
-_TYPES = {
-    **dict.fromkeys(("ledger", "attempts"), pa.int32()),
-    **dict.fromkeys(("key", "id", "outcome"), pa.string()),
-    "redelivered": pa.bool_(),
-}
 
 
 def read_ledgers(session: SparkSession, ledgers: Sequence[Ledger]) -> DataFrame:
@@ -35,7 +30,7 @@ def read_ledgers(session: SparkSession, ledgers: Sequence[Ledger]) -> DataFrame:
 
 def arrow_of(part: Slice) -> Iterator[Any]:
     """Arrow batches of `LEDGER_MESSAGES`. Errors: `StoreFailed`."""
-    names = LEDGER_MESSAGES.names
+    schema = to_arrow_schema(LEDGER_MESSAGES)
     for rows in read_slice(part):
-        columns = zip(names, zip(*rows, strict=True), strict=True)
-        yield pa.record_batch([pa.array(values, _TYPES.get(name, pa.int64())) for name, values in columns], names)
+        columns = zip(schema, zip(*rows, strict=True), strict=True)
+        yield pa.record_batch([pa.array(values, field.type) for field, values in columns], schema)

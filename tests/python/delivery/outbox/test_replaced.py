@@ -75,10 +75,10 @@ def test_a_row_of_a_restored_database_is_read_though_its_number_was_accepted_bef
     path = made(tmp_path / "app.db", "old")
     restored, delete = made(tmp_path / "restored.db", "new"), SqliteSource.delete
 
-    def restored_before_it_is_deleted(source: SqliteSource, numbers: Sequence[int], within_s: float) -> Sequence[int]:
+    def restored_before_it_is_deleted(source: SqliteSource, numbers: Sequence[int]) -> Sequence[int]:
         if restored.exists():
             restored.rename(path)
-        return delete(source, numbers, within_s)
+        return delete(source, numbers)
 
     monkeypatch.setattr(SqliteSource, "delete", restored_before_it_is_deleted)
     read = reading(f"sqlite:{path}")
@@ -102,7 +102,7 @@ def test_rows_that_the_database_keeps_are_submitted_once_and_hold_up_no_others__
     with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
         read = reading(each_database.address)
         assert read.ids(1) == ["kept"]
-        wait_until(lambda: "has rows that can't be deleted or read, 1 so far" in caplog.text)
+        wait_until(lambda: "has rows that can't be deleted, and tries them again" in caplog.text)
         enqueue(connection, {"id": "b", "delay_ms": 0}, table=table)
         each_database.commit()
         assert read.ids(1) == ["b"]

@@ -13,8 +13,6 @@ from .conftest import Served
 
 pytestmark = pytest.mark.timeout(60)
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 HOST = "host: 127.0.0.1"
 
 
@@ -121,21 +119,6 @@ def test_a_body_that_says_it_has_no_coding_is_read__D11(served: Served) -> None:
 def test_another_version_of_http_is_refused__D12(version: str, served: Served) -> None:
     status, headers, body = asked(served.port, f"GET /livez HTTP/{version}")
     assert (status, headers["connection"], f"HTTP/{version}".encode() in body) == (505, "close", True)
-
-
-@pytest.mark.parametrize("cuts", [(24, 33), (3, 17, 24), (33,)])
-def test_a_client_that_begins_with_http_2_is_told_to_use_1_1__D12(cuts: tuple[int, ...], served: Served) -> None:
-    """By a frame that it understands: GOAWAY with HTTP_1_1_REQUIRED (RFC 9113, 7)."""
-    told = PREFACE + SETTINGS
-    answer = sent(served.port, *(told[begin:end] for begin, end in zip((0, *cuts), cuts, strict=False)))
-    assert answer.startswith(SETTINGS)
-    goaway = answer.removeprefix(SETTINGS)
-    assert (goaway[3], goaway[13:17]) == (7, bytes([0, 0, 0, 13])), "the type of the frame, and its error"
-    assert len(goaway) == 9 + int.from_bytes(goaway[:3], "big")
-
-
-def test_a_head_that_only_begins_as_http_2_does_is_read__D12(served: Served) -> None:
-    assert b" 404 " in sent(served.port, b"PR", b"I /x HTTP/1.1\r\n" + HOST.encode() + b"\r\nconnection: close\r\n\r\n")
 
 
 ACCEPTS = [

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tickwheel.delivery import Delivery, DeliveryFailed, DeliveryQueue, WrongUsage
-from tickwheel.delivery.sinks import BatchSink, Refusals, Sink, SinkSettings, open_sink, sink_of
+from tickwheel.delivery.sinks import Refusals, Sink, SinkSettings, open_sink, sink_of
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -58,19 +58,6 @@ def test_a_queue_takes_a_class_and_opens_one_for_each_thread__D10(tmp_path: Path
 def test_a_partial_of_a_class_gives_it_arguments__D10(tmp_path: Path) -> None:
     put(tmp_path, partial(Keeping, name="the cellar"))
     assert Keeping.kept == [("the cellar", "a")]
-
-
-def test_a_batch_sink_needs_no_constructor__D10(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    ids: list[str] = []
-
-    class Warehouse(BatchSink):
-        def send_batch(self, batch: Any) -> list[bool]:
-            ids.extend(batch["id"].to_pylist())
-            return [True] * len(batch)
-
-    put(tmp_path, Warehouse)
-    assert ids == ["a"]
 
 
 def test_a_class_may_be_named_by_its_module__D10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -395,35 +395,6 @@ def test_rows_that_are_refused_do_not_say_that_the_database_is_slow__D6(
     sink.close()
 
 
-@pytest.mark.parametrize("is_partitioned", [False, True])
-def test_a_row_that_takes_too_long_at_the_commit_has_no_answer_and_the_others_arrive__D6(
-    postgres_url: str, name: str, beside: psycopg.Connection, *, is_partitioned: bool
-) -> None:
-    """No `statement_timeout` ends a deferred trigger."""
-    opened(f"{postgres_url}&table={name}").close()
-    if is_partitioned:
-        run(
-            beside,
-            f"ALTER TABLE {name} RENAME TO {name}_all",
-            f"CREATE TABLE {name} (LIKE {name}_all) PARTITION BY LIST (id)",
-            f"ALTER TABLE {name} ATTACH PARTITION {name}_all DEFAULT",
-        )
-    run(
-        beside,
-        f"CREATE FUNCTION {name}_slow() RETURNS trigger LANGUAGE plpgsql AS"
-        " $$ BEGIN PERFORM pg_sleep(30); RETURN NULL; END $$",
-        f"CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON {name}{'_all' if is_partitioned else ''}"
-        f" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (new.id = 'id5') EXECUTE FUNCTION {name}_slow()",
-    )
-    sink = opened(f"{postgres_url}&table={name}", timeout_s=10)
-    began_s = time.monotonic()
-    told = sink.send(batch(range(64)))
-    assert time.monotonic() - began_s < 10, "else it would be cut off"
-    assert list(told) == [5]
-    assert isinstance(told[5], Unanswered)
-    sink.close()
-
-
 @pytest.mark.parametrize("refused", [[], [5]])
 def test_a_constraint_is_deferred_as_it_says__D10(
     postgres_url: str, name: str, beside: psycopg.Connection, refused: list[int]
@@ -648,16 +619,6 @@ def test_a_column_without_a_zone_gets_utc_whatever_the_zone_of_the_session__D10(
     moments = [datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None) for ms in (DUE_MS, DUE_MS + 2)]
     assert asked is not None
     assert list(asked) == moments
-
-
-@pytest.mark.parametrize("kind", ["date", "time", "timetz", "timestamp(0)", "timestamptz(2)", "bigint"])
-def test_a_column_that_keeps_no_milliseconds_is_told_at_once__D10(
-    postgres_url: str, name: str, beside: psycopg.Connection, kind: str
-) -> None:
-    table_with(beside, name, kind)
-    problem = f'the column due of "{name}" has the type .*, which .*: make it timestamp with time zone'
-    with pytest.raises(DeliveryFailed, match=problem):
-        opened(f"{postgres_url}&table={name}")
 
 
 def test_whoever_may_only_write_can_use_tables_that_are_there__D10(

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 
 from tickwheel.delivery import AsyncDeliveryQueue, Delivery, DeliveryQueue, Unanswered, Unavailable
 from tickwheel.delivery.base.errors import WrongUsage
-from tickwheel.delivery.sinks import BatchSink, Destination
+from tickwheel.delivery.sinks import Destination, Refusals, Sink
 from tickwheel.delivery.sinks.python import sink_of
 
 LONG_S = 20
@@ -108,9 +108,9 @@ def test_only_classes_of_exceptions_can_say_so__D2(tmp_path: Path, unavailable: 
     assert list(tmp_path.iterdir()) == []
 
 
-class Mine(BatchSink):
-    def send_batch(self, batch: Any) -> list[bool]:
-        return []
+class Mine(Sink):
+    def send(self, deliveries: Sequence[Delivery]) -> Refusals:
+        return {}
 
 
 @pytest.mark.parametrize(

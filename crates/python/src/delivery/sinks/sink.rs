@@ -4,21 +4,19 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
 use pyo3::exceptions::{PyBaseException, PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyDictMethods, PyFrozenSet, PyList, PyMapping, PySet, PyString};
+use pyo3::types::{PyBool, PyDict, PyDictMethods, PyList, PyMapping, PyString};
 
 use crate::delivery::calls::callees::{Callee, Callees};
 use crate::delivery::calls::failures;
 use crate::delivery::calls::raised::Raised;
 use crate::delivery::values::attempt;
 use crate::delivery::values::receipts::{this_thread_is_of, this_thread_writes_for};
-use crate::delivery::values::rows::DeliveryRows;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::made_once::intern;
 use crate::tools::native_lock::attach;
-use tickwheel_delivery::internal::{AroundFn, LONGEST_REASON, cut, delivery_rows};
+use tickwheel_delivery::internal::{AroundFn, LONGEST_REASON, cut};
 use tickwheel_delivery::{Delivery, DeliveryError, Sink, SyncFn, Verdict, Verdicts};
 
 /// An object of a subclass of `tickwheel.delivery.sinks.Sink`.
@@ -26,12 +24,9 @@ use tickwheel_delivery::{Delivery, DeliveryError, Sink, SyncFn, Verdict, Verdict
 pub(crate) struct PythonSink {
     engine: u64,
     object: Option<Py<PyAny>>,
-    /// `pyarrow.record_batch`, where the object has `send_batch`.
-    record_batch: Option<Py<PyAny>>,
     most: usize,
     threads: usize,
     spare: usize,
-    is_cut_off: bool,
     /// Whether the class has a position.
     is_alone: bool,
     sync: Option<SyncFn>,
@@ -88,11 +83,9 @@ impl PythonSink {
             most: size_of(object, "max_batch", 1..=MOST_IN_BATCH)?,
             threads: size_of(object, "threads", 1..=MOST_THREADS)?,
             spare: size_of(object, "spare", 0..=MOST_THREADS)?,
-            is_cut_off: object.getattr("is_cut_off")?.is_truthy()?,
             is_alone,
             sync,
             position: position_of(object, &mut asked_in_vain)?,
-            record_batch: object.hasattr("send_batch")?.then(|| record_batch(py)).transpose()?,
             forgets,
             committed: (0, false),
             passed: (0, false),
@@ -176,17 +169,12 @@ impl Sink for PythonSink {
         self.is_alone
     }
 
-    fn is_cut_off(&self) -> bool {
-        self.is_cut_off
-    }
-
     fn around(&self) -> Option<AroundFn> {
         Some(kept_attached(self.engine))
     }
 
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
         let mut position = None;
-        let rows = self.record_batch.as_ref().map(|_| delivery_rows(deliveries)); // without the GIL
         let committed = (self.forgets && self.passed != self.committed).then_some(self.committed);
         let (mut pass_failed, mut asked_in_vain) = (self.pass_failed, self.asked_in_vain);
         let sent = self.with(|object| {
@@ -199,10 +187,7 @@ impl Sink for PythonSink {
                 }
                 pass_failed = passed.is_err();
             }
-            let verdicts = match (&self.record_batch, rows) {
-                (Some(record_batch), Some(rows)) => send_batch(object, record_batch, rows),
-                _ => send(object, deliveries),
-            }?;
+            let verdicts = send(object, deliveries)?;
             position = position_of(object, &mut asked_in_vain).unwrap_or_default();
             Ok(verdicts)
         });
@@ -285,33 +270,12 @@ fn to_python<'py>(py: Python<'py>, deliveries: &[Delivery]) -> PyResult<Bound<'p
     PyList::new(py, made.collect::<PyResult<Vec<_>>>()?)
 }
 
-fn record_batch(py: Python<'_>) -> PyResult<Py<PyAny>> {
-    let found = py.import("pyarrow").and_then(|module| module.getattr("record_batch"));
-    found.map(Bound::unbind).map_err(|error| {
-        let text = format!("pyarrow, which a sink with send_batch needs, can't be imported ({error})");
-        failures::wrong_usage(py, &format!("{text}: run pip install 'tickwheel[parquet]'"))
-    })
-}
-
 /// Calls `send`, and reads what it returned or raised.
 fn send(object: &Bound<'_, PyAny>, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
     let py = object.py();
     let count = deliveries.len();
     let sent = to_python(py, deliveries).and_then(|it| object.call_method1(intern!(py, "send"), (it,)));
     settled(py, sent.and_then(|answer| verdicts_of(&answer, count)), count)
-}
-
-/// Calls `send_batch`, and reads what it returned or raised.
-fn send_batch(
-    object: &Bound<'_, PyAny>,
-    record_batch: &Py<PyAny>,
-    rows: RecordBatch,
-) -> Result<Verdicts, DeliveryError> {
-    let py = object.py();
-    let count = rows.num_rows();
-    let made = Bound::new(py, DeliveryRows::new(rows)).and_then(|rows| record_batch.bind(py).call1((rows,)));
-    let sent = made.and_then(|batch| object.call_method1(intern!(py, "send_batch"), (batch,)));
-    settled(py, sent.and_then(|answer| verdicts_of_mask(&answer, count)), count)
 }
 
 /// If it raised, none is known to have arrived.
@@ -343,62 +307,9 @@ fn verdicts_of(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdicts> {
             return Err(PyValueError::new_err(text));
         };
         if !is_reason(&why) {
-            return Err(no_verdict("send", &why));
+            return Err(no_verdict(&why));
         }
         *verdict = verdict_of_reason(&why);
-    }
-    Ok(Verdicts::Each(verdicts))
-}
-
-/// Reads a boolean array or a sequence. `True`: the delivery has arrived. `False` or a text: it is refused. An
-/// exception gives the reason. `None`: it was not tried.
-fn verdicts_of_mask(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdicts> {
-    let py = answer.py();
-    let no_mask = || {
-        let text = format!(
-            "send_batch returned {}: return a boolean array, or a list with True, False or a reason for each delivery",
-            failures::quoted(answer)
-        );
-        PyTypeError::new_err(text)
-    };
-    let wrong_number = |number: &str| {
-        let text = format!("send_batch returned {number} verdicts for {count} deliveries: return one for each");
-        PyValueError::new_err(text)
-    };
-    let has_no_order = answer.is_instance_of::<PySet>() || answer.is_instance_of::<PyFrozenSet>();
-    if has_no_order || answer.is_instance_of::<PyMapping>() || answer.is_instance_of::<PyString>() {
-        return Err(no_mask());
-    }
-    if let Ok(number) = answer.len()
-        && number != count
-    {
-        return Err(wrong_number(&number.to_string()));
-    }
-    let listed = if answer.hasattr(intern!(py, "to_pylist"))? {
-        answer.call_method0(intern!(py, "to_pylist"))? // of pyarrow
-    } else if answer.hasattr(intern!(py, "tolist"))? {
-        answer.call_method0(intern!(py, "tolist"))? // of numpy
-    } else {
-        answer.clone()
-    };
-    let mut verdicts = Vec::with_capacity(count);
-    for why in listed.try_iter().map_err(|_| no_mask())? {
-        let why = why?;
-        if verdicts.len() == count {
-            return Err(wrong_number(&format!("more than {count}")));
-        }
-        verdicts.push(if is_reason(&why) {
-            verdict_of_reason(&why)
-        } else if why.eq(true)? {
-            Verdict::Delivered // also 1, and the true of numpy
-        } else if why.eq(false)? {
-            Verdict::Refused("the destination did not take it".to_owned())
-        } else {
-            return Err(no_verdict("send_batch", &why));
-        });
-    }
-    if verdicts.len() < count {
-        return Err(wrong_number(&verdicts.len().to_string()));
     }
     Ok(Verdicts::Each(verdicts))
 }
@@ -408,12 +319,9 @@ fn is_reason(why: &Bound<'_, PyAny>) -> bool {
 }
 
 /// The error for a value that a sink may not return. Then no delivery is known to have arrived.
-fn no_verdict(method: &str, why: &Bound<'_, PyAny>) -> PyErr {
-    let allowed = match method {
-        "send" => "a text, an exception or None",
-        _ => "True, False, a text, an exception or None",
-    };
-    PyTypeError::new_err(format!("{method} returned {} as a verdict: return {allowed}", failures::quoted(why)))
+fn no_verdict(why: &Bound<'_, PyAny>) -> PyErr {
+    let given = failures::quoted(why);
+    PyTypeError::new_err(format!("send returned {given} as a verdict: return a text, an exception or None"))
 }
 
 fn verdict_of_reason(why: &Bound<'_, PyAny>) -> Verdict {

@@ -11,9 +11,7 @@ use pyo3::prelude::*;
 use crate::delivery::calls::failures;
 use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
 use tickwheel_delivery::DeliveryError;
-use tickwheel_delivery::internal::{
-    self, Stop, SystemWallTime, WallTime, backup, check, compact, owners_of, pause, restore,
-};
+use tickwheel_delivery::internal::{self, Stop, SystemWallTime, WallTime, backup, check, compact, owners_of, restore};
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -33,11 +31,6 @@ pub(crate) fn check_store(py: Python<'_>, path: PathBuf) -> PyResult<Checked> {
 #[pyfunction]
 pub(crate) fn compact_store(py: Python<'_>, path: PathBuf) -> PyResult<(u64, u64)> {
     run(py, |stop| compact(&path, stop)).map(|sizes| (sizes.before, sizes.after))
-}
-
-#[pyfunction]
-pub(crate) fn pause_store(py: Python<'_>, path: PathBuf, key: Option<String>, is_paused: bool) -> PyResult<()> {
-    run(py, |_| pause(&path, key.as_deref(), is_paused, now_ms()))
 }
 
 #[pyfunction]

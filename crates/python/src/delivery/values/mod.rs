@@ -12,5 +12,4 @@ pub(crate) mod puts;
 pub(crate) mod readers;
 pub(crate) mod receipts;
 pub(crate) mod records;
-pub(crate) mod rows;
 pub(crate) mod settings;
