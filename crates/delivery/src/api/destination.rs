@@ -20,6 +20,22 @@ use crate::sinks::{Delivery, OpenSink, Opened, ReplySink, Sink, Verdict};
 /// | [`function`](Destination::function) | a call for each message |
 /// | [`sink`](Destination::sink), [`reply_sink`](Destination::reply_sink) | a [`Sink`] or [`ReplySink`] of the program's own |
 ///
+/// ```
+/// use tickwheel_delivery::{Destination, Verdict, Webhook};
+///
+/// let lines = Destination::file("delivered.ndjson"); // or `standard_output()`
+/// let post = Destination::http("https://example.org/reminders")?;
+/// let webhook = Webhook::to("https://example.org/reminders")?.with_header("x-tenant", "17")?;
+/// let with_a_header = Destination::webhook(webhook);
+/// let each_its_own = Destination::named();
+/// let call = Destination::function(|delivery| {
+///     println!("{}: {}", delivery.id(), String::from_utf8_lossy(delivery.payload()));
+///     Verdict::Delivered
+/// });
+/// assert!(Destination::http("example.org").is_err());
+/// # Ok::<(), tickwheel_delivery::DeliveryError>(())
+/// ```
+///
 /// A line has the members `id`, `key`, `due`, `payload` (or `payload_base64`, if the payload is not JSON),
 /// `delivered_at`, `lateness_ms`, `attempt` and `redelivered`.
 #[derive(Clone)]
@@ -30,22 +46,12 @@ pub struct Destination {
 
 impl Destination {
     /// Writes lines to standard output. Standard output stays open at the end.
-    ///
-    /// ```
-    /// use tickwheel_delivery::Destination;
-    /// let to = Destination::standard_output();
-    /// ```
     #[must_use]
     pub fn standard_output() -> Self {
         Self::lines("standard_output()".to_owned(), Target::StandardOutput)
     }
 
     /// Appends lines to this file; a missing file is created. A line is on disk before its message counts as delivered.
-    ///
-    /// ```
-    /// use tickwheel_delivery::Destination;
-    /// let to = Destination::file("delivered.ndjson");
-    /// ```
     #[must_use]
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
@@ -63,13 +69,6 @@ impl Destination {
     /// Needs the feature `http`. A status of 200 to 299 means that the message has arrived. Each send of a message has
     /// the same header `Idempotency-Key`, so that the receiver can recognize a repeat.
     ///
-    /// ```
-    /// use tickwheel_delivery::Destination;
-    /// let to = Destination::http("https://example.org/reminders")?;
-    /// assert!(Destination::http("example.org").is_err());
-    /// # Ok::<(), tickwheel_delivery::DeliveryError>(())
-    /// ```
-    ///
     /// # Errors
     /// [`DeliveryError::Usage`] if this is not an address.
     #[cfg(feature = "http")]
@@ -79,12 +78,6 @@ impl Destination {
 
     /// Does the same as [`http`](Destination::http), with your own headers and signatures. A [`SharedWebhook`] can
     /// change them later.
-    ///
-    /// ```
-    /// use tickwheel_delivery::{Destination, Webhook};
-    /// let to = Destination::webhook(Webhook::to("https://example.org/reminders")?.with_header("x-tenant", "17")?);
-    /// # Ok::<(), tickwheel_delivery::DeliveryError>(())
-    /// ```
     #[cfg(feature = "http")]
     #[must_use]
     pub fn webhook(webhook: impl Into<SharedWebhook>) -> Self {
@@ -95,11 +88,6 @@ impl Destination {
 
     /// Sends each message to the destination that it names: see
     /// [`Deliverer::set_destination`](crate::Deliverer::set_destination). A message that names none is refused.
-    ///
-    /// ```
-    /// use tickwheel_delivery::Destination;
-    /// let to = Destination::named();
-    /// ```
     #[cfg(feature = "http")]
     #[must_use]
     pub fn named() -> Self {
@@ -108,15 +96,6 @@ impl Destination {
 
     /// Calls this function for each message, from up to eight threads, in order for each key. A panic counts as
     /// [`Verdict::Refused`].
-    ///
-    /// ```
-    /// use tickwheel_delivery::{Destination, Verdict};
-    ///
-    /// let to = Destination::function(|delivery| {
-    ///     println!("{}: {}", delivery.id(), String::from_utf8_lossy(delivery.payload()));
-    ///     Verdict::Delivered
-    /// });
-    /// ```
     #[must_use]
     pub fn function(function: impl Fn(&Delivery) -> Verdict + Send + Sync + 'static) -> Self {
         let function = Arc::new(function);
