@@ -15,7 +15,7 @@ impl<T> Timer<T> {
     ///
     /// Other threads wait until the guard is dropped, so hold it for some hundred calls, and for no work of your own.
     /// The thread that holds it must use the guard alone: a call on the timer itself would wait for that thread for
-    /// ever. The destructor of a [`Claimed`](crate::Claimed), or of a stream, is such a call. That of a task may be one: if it calls the timer, keep what [`cancel`](TimerGuard::cancel)
+    /// ever. The destructor of a [`Claimed`](crate::Claimed) is such a call. That of a task may be one: if it calls the timer, keep what [`cancel`](TimerGuard::cancel)
     /// returns, and the error of a refused [`add`](TimerGuard::add), until the guard is dropped. A conversion of your own
     /// into a [`When`] is such code too: convert before the lock, and pass the [`When`].
     ///

@@ -37,7 +37,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("occupancy.rs", &["schedule", "timer", "wheel"]),
     ("snapshot.rs", &["occupancy", "schedule", "timer", "wheel"]),
     ("reaper.rs", &["executor", "lead", "panics", "sync", "timer"]),
-    ("stream.rs", &["executor", "sync", "timer", "wheel"]),
     ("worker.rs", &["executor", "panics", "sync", "timer"]),
     (
         "replay.rs",
