@@ -8,7 +8,7 @@ use crate::base::error::DeliveryError;
 use crate::sinks::file::{LineSink, Target};
 use crate::sinks::function::FunctionSink;
 #[cfg(feature = "http")]
-use crate::sinks::http::{HttpSink, SharedWebhook, Webhook};
+use crate::sinks::http::{HttpSink, SharedWebhook};
 use crate::sinks::{Delivery, OpenSink, Opened, ReplySink, Sink, Verdict};
 
 /// Where messages go. The destination is opened when the store is opened, not before.
@@ -16,7 +16,7 @@ use crate::sinks::{Delivery, OpenSink, Opened, ReplySink, Sink, Verdict};
 /// | | |
 /// |---|---|
 /// | [`standard_output`](Destination::standard_output), [`file`](Destination::file) | a line of JSON for each message |
-/// | [`http`](Destination::http), [`webhook`](Destination::webhook) | a POST of such a line, with the feature `http` |
+/// | [`webhook`](Destination::webhook) | a POST of such a line, with the feature `http` |
 /// | [`function`](Destination::function) | a call for each message |
 /// | [`sink`](Destination::sink), [`reply_sink`](Destination::reply_sink) | a [`Sink`] or [`ReplySink`] of the program's own |
 ///
@@ -24,15 +24,12 @@ use crate::sinks::{Delivery, OpenSink, Opened, ReplySink, Sink, Verdict};
 /// use tickwheel_delivery::{Destination, Verdict, Webhook};
 ///
 /// let lines = Destination::file("delivered.ndjson"); // or `standard_output()`
-/// let post = Destination::http("https://example.org/reminders")?;
-/// let webhook = Webhook::to("https://example.org/reminders")?.with_header("x-tenant", "17")?;
-/// let with_a_header = Destination::webhook(webhook);
+/// let post = Destination::webhook(Webhook::to("https://example.org/reminders")?.with_header("x-tenant", "17")?);
 /// let each_its_own = Destination::named();
 /// let call = Destination::function(|delivery| {
 ///     println!("{}: {}", delivery.id(), String::from_utf8_lossy(delivery.payload()));
 ///     Verdict::Delivered
 /// });
-/// assert!(Destination::http("example.org").is_err());
 /// # Ok::<(), tickwheel_delivery::DeliveryError>(())
 /// ```
 ///
@@ -62,22 +59,11 @@ impl Destination {
         Self { shown, ..Self::sink(move |_| LineSink::open(&target)) }
     }
 
-    /// Sends each message as a POST of a line to this `http` or `https` address, up to 1,024 at a time and as many
-    /// more that take long. Redirects are
-    /// not followed.
+    /// Sends each message as a POST of a line to an `http` or `https` address, up to 1,024 at a time and as many more that
+    /// take long. Redirects are not followed. A [`SharedWebhook`] can change address, headers and signatures later.
     ///
     /// Needs the feature `http`. A status of 200 to 299 means that the message has arrived. Each send of a message has
     /// the same header `Idempotency-Key`, so that the receiver can recognize a repeat.
-    ///
-    /// # Errors
-    /// [`DeliveryError::Usage`] if this is not an address.
-    #[cfg(feature = "http")]
-    pub fn http(url: &str) -> Result<Self, DeliveryError> {
-        Webhook::to(url).map(Self::webhook)
-    }
-
-    /// Does the same as [`http`](Destination::http), with your own headers and signatures. A [`SharedWebhook`] can
-    /// change them later.
     #[cfg(feature = "http")]
     #[must_use]
     pub fn webhook(webhook: impl Into<SharedWebhook>) -> Self {
@@ -190,7 +176,10 @@ mod tests {
         assert_eq!(format!("{:?}", Destination::function(|_| Verdict::NotTried)), "Destination::function(...)");
         #[cfg(feature = "http")]
         {
-            let shown = format!("{:?}", Destination::http("https://example.org/hidden?token=t").unwrap());
+            let shown = format!(
+                "{:?}",
+                Destination::webhook(crate::Webhook::to("https://example.org/hidden?token=t").unwrap())
+            );
             assert!(shown.contains("example.org") && !shown.contains("hidden") && !shown.contains("token"), "{shown}");
         }
     }
