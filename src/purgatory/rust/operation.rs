@@ -55,30 +55,6 @@ pub trait DelayedOperation: Sized + Send + Sync + 'static {
     fn on_complete(&self);
 
     /// Called after [`Self::on_complete`] when the deadline has passed.
-    ///
-    /// ```
-    /// # use std::sync::{Arc, mpsc::{Sender, channel}};
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Config, DelayedOperation, DelayedOperationPurgatory, Operation, SystemTimer};
-    /// struct Answer(Sender<&'static str>);
-    ///
-    /// impl DelayedOperation for Answer {
-    /// #   type Key = u64;
-    /// #   fn try_complete(_this: &Operation<Self>) -> bool { false }
-    /// #   fn on_complete(&self) {}
-    ///     fn on_expiration(&self) {
-    ///         self.0.send("too late").ok();
-    ///     }
-    /// }
-    ///
-    /// let timer = Arc::new(SystemTimer::new("answers", &Config::default())?);
-    /// let purgatory = DelayedOperationPurgatory::new(Arc::clone(&timer), true);
-    /// let (sender, receiver) = channel();
-    /// purgatory.try_complete_else_watch(&Operation::new(Duration::from_millis(5), Answer(sender)), [1])?;
-    /// assert_eq!(receiver.recv(), Ok("too late"));
-    /// # timer.shutdown(None);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     fn on_expiration(&self) {}
 
     /// Runs `attempt` under the operation's own lock, if it has one. Returns `false` if another thread holds that lock.
