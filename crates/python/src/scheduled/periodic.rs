@@ -167,7 +167,6 @@ impl PeriodicTask {
         Self::call(slf, None)
     }
 
-    /// Whether it was cancelled.
     fn cancelled(slf: &Bound<'_, Self>) -> bool {
         // The mark of the task is gone for a moment if a cancel meets the end of a call.
         slf.get().series.with(slf.py(), |series| series.was_cancelled) || slf.as_super().get().cancelled(slf.py())
