@@ -95,7 +95,7 @@ soak: $(VENV)/release $(SPARK)
 docs: $(VENV)/dev
 	$(BIN)/python .ci/docs/commands.py
 	$(BIN)/python .ci/docs/requests.py
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --quiet --no-deps -p tickwheel -p tickwheel-delivery --features tickwheel/stream
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --quiet --no-deps -p tickwheel -p tickwheel-delivery
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	cp -r target/doc build/docs/rust
 	$(BIN)/python .ci/docs/check_site.py build/docs

@@ -84,17 +84,17 @@ ALL = (
     Step("model-loom", "models of the lock and the queue", 45, ("cargo test --locked --lib loom",), LOOM),
     Step(
         "parking-lot",
-        "the timer with parking_lot's lock, and with streams",
+        "the timer with parking_lot's lock",
         90,
-        ("cargo test --locked --features parking_lot,stream",),
+        ("cargo test --locked --features parking_lot",),
     ),
     Step(
         "variants",
-        "lints of the other builds: parking_lot, streams, delivery without webhooks, the benchmarks",
+        "lints of the other builds: parking_lot, delivery without webhooks, the benchmarks",
         100,
         (
             "cargo clippy --locked --all-targets -p tickwheel -p tickwheel-delivery --no-default-features "
-            "--features tickwheel/parking_lot,tickwheel/stream -- -D warnings",
+            "--features tickwheel/parking_lot -- -D warnings",
             *(
                 f"cd benches/{crate} && cargo fmt --check && {CLIPPY} --target-dir {ROOT}/target/benches -- -D warnings"
                 for crate in ("peers", "instructions")

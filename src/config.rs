@@ -8,10 +8,16 @@ use crate::slack::Slack;
 /// How a timer is built. `Config::default()` has a tick of 1 ms, 20 buckets a level, and releases tasks at their exact instant.
 ///
 /// ```
-/// use tickwheel::Config;
+/// use tickwheel::{Config, Precision};
+///
 /// let clock_face = Config::default().with_tick_ms(1000).with_wheel_sizes([60, 60, 12]);
 /// assert!(clock_face.check().is_ok());
 /// assert!(clock_face.with_tick_ms(0).check().is_err());
+///
+/// let as_in_kafka = Config::default().with_precision(Precision::Tick).with_max_pending(10_000);
+/// assert_eq!(as_in_kafka.max_pending, Some(10_000));
+/// let slack = Config::default().with_slack_us(250);
+/// assert_eq!((slack.slack_us, slack.max_slack_us), (250, 250));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -45,31 +51,18 @@ impl Default for Config {
 
 impl Config {
     /// With this tick, in milliseconds: 1 or more.
-    ///
-    /// ```
-    /// assert_eq!(tickwheel::Config::default().with_tick_ms(20).tick_ms, 20);
-    /// ```
     #[must_use]
     pub fn with_tick_ms(self, tick_ms: u64) -> Self {
         Self { tick_ms, ..self }
     }
 
     /// With these numbers of buckets, one for each level, each from 2 to 65,536. The last one repeats for the levels above.
-    ///
-    /// ```
-    /// assert_eq!(tickwheel::Config::default().with_wheel_sizes([64]).wheel_sizes, [64]);
-    /// ```
     #[must_use]
     pub fn with_wheel_sizes(self, sizes: impl Into<Vec<u32>>) -> Self {
         Self { wheel_sizes: sizes.into(), ..self }
     }
 
     /// With tasks released at their exact instant, or with their bucket.
-    ///
-    /// ```
-    /// use tickwheel::{Config, Precision};
-    /// assert_eq!(Config::default().with_precision(Precision::Tick).precision, Precision::Tick);
-    /// ```
     #[must_use]
     pub fn with_precision(self, precision: Precision) -> Self {
         Self { precision, ..self }
@@ -78,11 +71,6 @@ impl Config {
     /// With at least this time between two wake-ups of the reaper, in microseconds, also while there are many.
     ///
     /// By default it is 100; above 2,000 wake-ups in a second it grows to at most 1,000, until there are fewer than 500.
-    ///
-    /// ```
-    /// let config = tickwheel::Config::default().with_slack_us(250);
-    /// assert_eq!((config.slack_us, config.max_slack_us), (250, 250));
-    /// ```
     #[must_use]
     pub fn with_slack_us(self, slack_us: u64) -> Self {
         Self { slack_us, max_slack_us: slack_us, ..self }
@@ -93,20 +81,12 @@ impl Config {
     }
 
     /// With room for this many tasks that are pending or wait for the executor; `None` for no bound.
-    ///
-    /// ```
-    /// assert_eq!(tickwheel::Config::default().with_max_pending(10_000).max_pending, Some(10_000));
-    /// ```
     #[must_use]
     pub fn with_max_pending(self, max_pending: impl Into<Option<usize>>) -> Self {
         Self { max_pending: max_pending.into(), ..self }
     }
 
     /// Whether the settings are allowed.
-    ///
-    /// ```
-    /// assert!(tickwheel::Config::default().with_wheel_sizes([1]).check().is_err());
-    /// ```
     ///
     /// # Errors
     /// [`Error::Invalid`] says which is not, and what is.

@@ -80,30 +80,12 @@ impl<T> AddError<T> {
     }
 
     /// Why the add was refused.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Error, Timer};
-    /// let timer = Timer::new(&Config::default(), Clock::monotonic(0))?;
-    /// timer.close();
-    /// assert_eq!(timer.add(Duration::ZERO, "late").unwrap_err().error(), &Error::Closed);
-    /// # Ok::<(), Error>(())
-    /// ```
     #[must_use]
     pub fn error(&self) -> &Error {
         &self.refused.error
     }
 
     /// Gives the task back.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// let timer = Timer::new(&Config::default(), Clock::monotonic(0))?;
-    /// timer.close();
-    /// assert_eq!(timer.add(Duration::ZERO, "late").unwrap_err().into_task(), "late");
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn into_task(self) -> T {
         self.refused.task.into_inner()

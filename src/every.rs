@@ -61,48 +61,24 @@ pub enum Missed {
 
 impl Every {
     /// This period, from one period from now, without jitter; calls that were missed are left out.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// assert_eq!(tickwheel::Every::new(Duration::from_secs(1)).start, None);
-    /// ```
     #[must_use]
     pub fn new(period: Duration) -> Self {
         Self { period, start: None, jitter: Duration::ZERO, missed: Missed::Skip }
     }
 
     /// With the first call at this time.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tickwheel::{Every, When};
-    /// let at_once = Every::new(Duration::from_secs(1)).with_start(Duration::ZERO);
-    /// assert_eq!(at_once.start, Some(When::AfterUs(0)));
-    /// ```
     #[must_use]
     pub fn with_start(self, start: impl Into<When>) -> Self {
         Self { start: Some(start.into()), ..self }
     }
 
     /// With each call later by a random time up to `jitter`.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// let every = tickwheel::Every::new(Duration::from_secs(1)).with_jitter(Duration::from_millis(20));
-    /// assert_eq!(every.jitter, Duration::from_millis(20));
-    /// ```
     #[must_use]
     pub fn with_jitter(self, jitter: Duration) -> Self {
         Self { jitter, ..self }
     }
 
     /// With calls that were missed left out, made up for, or made once.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tickwheel::{Every, Missed};
-    /// assert_eq!(Every::new(Duration::from_secs(1)).with_missed(Missed::All).missed, Missed::All);
-    /// ```
     #[must_use]
     pub fn with_missed(self, missed: Missed) -> Self {
         Self { missed, ..self }

@@ -20,7 +20,7 @@
 //! | closures that run on a thread of the timer's | [`SystemTimer`]: `after`, `at`, `every`, `add_many` |
 //! | values that come back when they are due, on the program's own threads | [`Timer`]: [`wait`](Timer::wait) or [`drive`](Timer::drive) |
 //! | an event loop that sleeps by itself | [`Timer::arm_waker`] |
-//! | an async runtime | `Timer::stream`, with the feature `stream` |
+//! | an async runtime | [`SystemTimer`], with callbacks that send to a channel of the runtime |
 //! | one thread, or a lock of the program's own: the fastest | [`Wheel`] |
 //! | many calls at once | [`Timer::add_many`], [`Timer::cancel_many`], [`Timer::lock`] |
 //! | operations that wait for an event or their deadline | [`DelayedOperationPurgatory`] |
@@ -30,8 +30,7 @@
 //! A delay or a time-out is a [`Duration`](std::time::Duration). An instant is a reading of the timer's own [`Clock`], in
 //! microseconds or milliseconds, and its name says so.
 //!
-//! The feature `parking_lot` takes that crate's lock in the place of the timer's own. The feature `stream` has what comes
-//! due as a `Stream`.
+//! The feature `parking_lot` takes that crate's lock in the place of the timer's own.
 
 // The way of a task: `add` → wheel → bucket queue → front → executor → callback. The worker drives it while it is idle, the
 // reaper otherwise.
@@ -64,8 +63,6 @@ mod slack;
 mod snapshot;
 mod state;
 mod stats;
-#[cfg(feature = "stream")]
-mod stream;
 mod sync;
 mod system;
 mod timer;
@@ -91,8 +88,6 @@ pub use single_threaded::Wheel;
 pub use snapshot::{ArmedBucket, BucketSnapshot, LevelSnapshot, Seen, Snapshot};
 pub use state::Pending;
 pub use stats::Stats;
-#[cfg(feature = "stream")]
-pub use stream::{DueExecutor, DueStream};
 pub use system::{Callback, PeriodicCallback, PeriodicTask, SystemTimer, Task};
 pub use timer::{Claimed, Timer, TimerGuard};
 pub use wheel::{Handle, Ticket};

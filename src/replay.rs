@@ -33,6 +33,11 @@ const LOOK_EVERY: u64 = 4096;
 /// let added = |at_us, number, due_us| Event { at_us, number, due_us, other: 0, kind: EventKind::Added, level: 0 };
 /// let mut replay = Replay::new(&Config::default())?;
 /// replay.feed(&[added(0, 1, 30_000), added(0, 2, 90_000)])?;
+/// let twice = replay.feed(&[added(0, 2, 90_000)]).unwrap_err(); // nothing of this call is applied
+/// assert!(twice.to_string().starts_with("event 0: the number of an added task must be new"));
+/// let sizes = [29_999, 30_001].map(|at_us| replay.occupancy(at_us).map(|occupancy| occupancy.size));
+/// assert_eq!(sizes, [Some(2), Some(1)]);
+///
 /// let replayed = replay.finish(100_000);
 /// // The first add wakes the reaper; then a cascade at 20, the task at 30, a cascade at 80, the task at 90.
 /// assert_eq!((replayed.stats.expired, replayed.stats.wake_ups), (2, 5));
@@ -89,12 +94,6 @@ struct Run {
 impl Replay {
     /// A replay on a wheel with these settings, without a bound of pending tasks.
     ///
-    /// ```
-    /// use tickwheel::{Config, Replay};
-    /// let wide = Replay::new(&Config::default().with_wheel_sizes([256]))?;
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
-    ///
     /// # Errors
     /// [`Error::Invalid`] for settings that are not allowed.
     pub fn new(config: &Config) -> Result<Self, Error> {
@@ -103,16 +102,6 @@ impl Replay {
     }
 
     /// Applies some more events, in their order; all or nothing. O(levels) each.
-    ///
-    /// ```
-    /// # use tickwheel::{Config, Event, EventKind, Replay};
-    /// # let mut replay = Replay::new(&Config::default())?;
-    /// let added = Event { at_us: 0, number: 1, due_us: 30_000, other: 0, kind: EventKind::Added, level: 0 };
-    /// replay.feed(&[added])?;
-    /// let twice = replay.feed(&[added]).unwrap_err();
-    /// assert!(twice.to_string().starts_with("event 0: the number of an added task must be new"));
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     ///
     /// # Errors
     /// [`Error::Invalid`] for an instant out of range, and for the number of an added task that another task has: one that
@@ -175,15 +164,6 @@ impl Replay {
 
     /// How full the wheel is at `at_us`, or at the last event where that is later; `None` before the first event. Further
     /// events may follow.
-    ///
-    /// ```
-    /// # use tickwheel::{Config, Event, EventKind, Replay};
-    /// # let mut replay = Replay::new(&Config::default())?;
-    /// replay.feed(&[Event { at_us: 0, number: 1, due_us: 30_000, other: 0, kind: EventKind::Added, level: 0 }])?;
-    /// let sizes = [29_999, 30_001].map(|at_us| replay.occupancy(at_us).map(|occupancy| occupancy.size));
-    /// assert_eq!(sizes, [Some(1), Some(0)]);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn occupancy(&mut self, at_us: u64) -> Option<Occupancy> {
         let run = self.run.as_mut()?;
         run.go_on(at_us);
@@ -191,14 +171,6 @@ impl Replay {
     }
 
     /// Goes on to the end of the instant `until_us`, and returns the result of the replay.
-    ///
-    /// ```
-    /// # use tickwheel::{Config, Event, EventKind, Replay};
-    /// # let mut replay = Replay::new(&Config::default())?;
-    /// replay.feed(&[Event { at_us: 0, number: 1, due_us: 30_000, other: 0, kind: EventKind::Added, level: 0 }])?;
-    /// assert_eq!(replay.finish(29_999).stats.pending, 1);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn finish(self, until_us: u64) -> Replayed {
         let unknown = self.unknown;

@@ -47,6 +47,27 @@ use crate::when::When;
 /// # Ok::<(), tickwheel::Error>(())
 /// ```
 ///
+/// What is due comes in order, and only what is pending can be moved or cancelled:
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tickwheel::{Config, Wheel, When};
+/// let mut wheel = Wheel::new(&Config::default(), 0)?;
+/// wheel.set_now_us(100_000_000); // it was idle for long: a delay counts from now
+/// wheel.add(Duration::from_millis(9), "nine")?;
+/// wheel.add(When::AtUs(100_005_000), "five")?;
+/// let timeout = wheel.add(Duration::from_secs(30), "request 7")?;
+/// assert!(wheel.reschedule(timeout, Duration::from_secs(60))?);
+/// assert_eq!((wheel.cancel(timeout), wheel.cancel(timeout)), (Some("request 7"), None));
+/// assert!(wheel.len() == 2 && !wheel.is_empty());
+///
+/// let due = wheel.pop_due(100_020_000).expect("both are due");
+/// assert_eq!((due.task, due.due_us), ("five", 100_005_000));
+/// // The rest in order, whenever it is due. Nothing can be added after the end of time.
+/// assert_eq!(wheel.pop_due(u64::MAX).map(|due| due.task), Some("nine"));
+/// # Ok::<(), tickwheel::Error>(())
+/// ```
+///
 /// A delay counts from the time that the wheel was told last. If that may be long ago, or the program's clock is finer
 /// than a microsecond, add an instant of that clock, rounded up, and tell the time rounded down:
 ///
@@ -83,13 +104,6 @@ pub struct Wheel<T> {
 impl<T> Wheel<T> {
     /// A wheel that begins at this time of the program's clock.
     ///
-    /// ```
-    /// use tickwheel::{Config, Wheel};
-    /// let wheel: Wheel<u64> = Wheel::new(&Config::default(), 1_500)?;
-    /// assert_eq!(wheel.now_us(), 1_500);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
-    ///
     /// # Errors
     /// [`Error::Invalid`] for settings that are not allowed, or a start out of range.
     pub fn new(config: &Config, start_us: u64) -> Result<Self, Error> {
@@ -106,14 +120,6 @@ impl<T> Wheel<T> {
     }
 
     /// The latest time that the wheel was told, in microseconds.
-    ///
-    /// ```
-    /// # use tickwheel::{Config, Wheel};
-    /// # let mut wheel: Wheel<()> = Wheel::new(&Config::default(), 0)?;
-    /// assert!(wheel.pop_due(7_000).is_none());
-    /// assert_eq!(wheel.now_us(), 7_000);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn now_us(&self) -> u64 {
         self.now_us
@@ -123,16 +129,6 @@ impl<T> Wheel<T> {
     ///
     /// Call it before an add if the wheel was told the time long ago: a delay counts from now then, and the task needs
     /// no more wake-ups than on a wheel that was never idle.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Config, Wheel};
-    /// # let mut wheel = Wheel::new(&Config::default(), 0)?;
-    /// wheel.set_now_us(100_000_000);
-    /// wheel.add(Duration::from_millis(5), "task")?;
-    /// assert_eq!(wheel.next_wake_us(), Some(100_005_000));
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[inline]
     pub fn set_now_us(&mut self, now_us: u64) {
         self.now_us = self.now_us.max(now_us);
@@ -141,16 +137,6 @@ impl<T> Wheel<T> {
     /// Schedules a task. O(levels).
     ///
     /// `when` is a delay, or a [`When`]. The handle cancels and moves the task.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Config, Wheel, When};
-    /// # let mut wheel = Wheel::new(&Config::default(), 0)?;
-    /// wheel.add(Duration::from_millis(250), "after a delay")?;
-    /// wheel.add(When::AtUs(1_500_000), "when the time is 1.5 s")?;
-    /// assert_eq!(wheel.len(), 2);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     ///
     /// # Errors
     /// [`Error::Full`], or [`Error::Invalid`] for an instant out of range. The error gives the task back.
@@ -166,16 +152,6 @@ impl<T> Wheel<T> {
     /// Moves a pending task; `Ok(false)` for one that is not pending any more. Its handle stays good. The move counts as an
     /// add in the order of tasks that are due together. O(levels).
     ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Config, Wheel};
-    /// # let mut wheel = Wheel::new(&Config::default(), 0)?;
-    /// let timeout = wheel.add(Duration::from_secs(30), "timeout")?;
-    /// assert!(wheel.reschedule(timeout, Duration::from_secs(60))?);
-    /// assert_eq!(wheel.cancel(timeout), Some("timeout"));
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
-    ///
     /// # Errors
     /// [`Error::Invalid`] for an instant out of range. The task stays where it is then.
     #[inline]
@@ -186,16 +162,6 @@ impl<T> Wheel<T> {
     }
 
     /// Takes a pending task out, before it is due or after; `None` for one that is not pending any more. O(1).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Config, Wheel};
-    /// # let mut wheel = Wheel::new(&Config::default(), 0)?;
-    /// let timeout = wheel.add(Duration::from_secs(30), "request 7")?;
-    /// assert_eq!(wheel.cancel(timeout), Some("request 7"));
-    /// assert_eq!(wheel.cancel(timeout), None);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[inline]
     pub fn cancel(&mut self, handle: Handle) -> Option<T> {
         self.schedule.remove(handle)
@@ -208,24 +174,6 @@ impl<T> Wheel<T> {
     /// of its tick.) A time before the last one counts as the last one.
     ///
     /// Amortized O(levels) a task. A call at which a bucket of a higher level is due moves all tasks of that bucket.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Config, Wheel};
-    /// # let mut wheel = Wheel::new(&Config::default(), 0)?;
-    /// wheel.add(Duration::from_millis(9), "nine")?;
-    /// wheel.add(Duration::from_millis(5), "five")?;
-    /// let due = wheel.pop_due(20_000).expect("both are due");
-    /// assert_eq!((due.task, due.due_us), ("five", 5_000));
-    ///
-    /// // The rest in order, whenever it is due. Nothing can be added after the end of time.
-    /// let mut rest = Vec::new();
-    /// while let Some(due) = wheel.pop_due(u64::MAX) {
-    ///     rest.push(due.task);
-    /// }
-    /// assert_eq!(rest, ["nine"]);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[inline]
     pub fn pop_due(&mut self, now_us: u64) -> Option<Expired<T>> {
         self.set_now_us(now_us);
@@ -247,31 +195,12 @@ impl<T> Wheel<T> {
     ///
     /// It is never after the first task is due, and may be before: a task that is far away moves down in a few
     /// wake-ups.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Config, Wheel};
-    /// # let mut wheel = Wheel::new(&Config::default(), 0)?;
-    /// assert_eq!(wheel.next_wake_us(), None);
-    /// wheel.add(Duration::from_millis(5), "task")?;
-    /// assert_eq!(wheel.next_wake_us(), Some(5_000));
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn next_wake_us(&mut self) -> Option<u64> {
         // Released tasks that were not handed out are due, and the schedule does not have them any more.
         if self.schedule.released() > 0 { Some(self.now_us) } else { self.schedule.next_wake_us() }
     }
 
     /// How many tasks are pending.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Config, Wheel};
-    /// # let mut wheel = Wheel::new(&Config::default(), 0)?;
-    /// wheel.add(Duration::from_secs(1), "task")?;
-    /// assert_eq!(wheel.len(), 1);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
@@ -279,13 +208,6 @@ impl<T> Wheel<T> {
     }
 
     /// Whether nothing is pending.
-    ///
-    /// ```
-    /// # use tickwheel::{Config, Wheel};
-    /// # let wheel: Wheel<()> = Wheel::new(&Config::default(), 0)?;
-    /// assert!(wheel.is_empty());
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {

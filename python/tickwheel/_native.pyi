@@ -187,12 +187,8 @@ class TimerTask:
     def is_pending(self) -> bool:
         """Whether it is on a timer, and its call has not begun."""
 
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether it was cancelled, and not added since."""
-
     def cancelled(self) -> bool:
-        """As `is_cancelled`: the name that asyncio has for it."""
+        """Whether it was cancelled, and not added since."""
 
     @property
     def timer(self) -> Timer | None:

@@ -44,6 +44,38 @@ pub use periodic::PeriodicTask;
 /// assert!(timer.shutdown(None).is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Many at once, again and again, and what a shutdown gives back:
+///
+/// ```
+/// # use std::time::{Duration, Instant};
+/// # use tickwheel::{Callback, Config, SystemTimer};
+/// let timer = SystemTimer::new("requests", &Config::default().with_max_pending(1_000_000))?;
+/// let timeouts = timer.add_many((0..3).map(|request| {
+///     let callback: Callback = Box::new(move || println!("request {request} has timed out"));
+///     (Duration::from_secs(30), callback)
+/// }))?;
+/// assert!(timeouts[0].reschedule(Duration::from_secs(60))?); // its peer has spoken
+/// assert!(timeouts.iter().all(|timeout| timeout.cancel()) && timer.is_empty());
+/// assert_eq!(timer.stats().cancelled, 3);
+///
+/// let (send, receive) = std::sync::mpsc::channel();
+/// let mut beats = 0;
+/// let heart = timer.every(Duration::from_millis(2), move || {
+///     beats += 1;
+///     let _ = send.send(beats);
+/// })?;
+/// assert_eq!(receive.iter().take(3).collect::<Vec<_>>(), [1, 2, 3]);
+/// assert!(heart.cancel());
+/// assert!(timer.clock().now_ms() >= 6); // it read 0 when the timer was made
+///
+/// timer.at(Instant::now() + Duration::from_secs(60), || println!("run early, by hand"))?;
+/// assert_eq!(timer.len(), 1);
+/// for unfinished in timer.shutdown(Some(Duration::from_secs(1))) {
+///     (unfinished.task)();
+/// }
+/// # Ok::<(), tickwheel::Error>(())
+/// ```
 pub struct SystemTimer {
     timer: Arc<Timer<Callback>>,
     /// Shared with the worker, which takes it to lead.
@@ -61,16 +93,6 @@ pub struct Task {
 
 impl Task {
     /// Takes the task off its timer; `true` exactly when it is certain that it will not run. O(1).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Config, SystemTimer};
-    /// # let timer = SystemTimer::new("demo", &Config::default())?;
-    /// let task = timer.after(Duration::from_secs(60), || println!("a minute has passed"))?;
-    /// assert!(task.cancel());
-    /// assert!(!task.cancel());
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[expect(clippy::must_use_candidate, reason = "often called for its effect alone")]
     pub fn cancel(&self) -> bool {
         self.timer.upgrade().is_some_and(|timer| timer.cancel(self.handle).is_some())
@@ -78,16 +100,6 @@ impl Task {
 
     /// Moves the task to another time, a delay or a [`When`]; `false` for one that runs, has run, or was cancelled: it stays so.
     /// O(levels).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Config, SystemTimer};
-    /// # let timer = SystemTimer::new("demo", &Config::default())?;
-    /// let timeout = timer.after(Duration::from_secs(30), || println!("the peer is silent"))?;
-    /// // It has spoken.
-    /// assert!(timeout.reschedule(Duration::from_secs(30))?);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     ///
     /// # Errors
     /// [`Error::Closed`], or [`Error::Invalid`] for an instant out of range. The task stays where it is then.
@@ -98,12 +110,6 @@ impl Task {
 
 impl SystemTimer {
     /// Starts a timer on the system's monotonic clock, with the threads `reaper-<name>` and `executor-<name>`.
-    ///
-    /// ```
-    /// use tickwheel::{Config, SystemTimer};
-    /// let timer = SystemTimer::new("requests", &Config::default().with_max_pending(1_000_000))?;
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     ///
     /// # Errors
     /// [`Error::Invalid`] for settings that are not allowed, or where the system gives no thread.
@@ -144,14 +150,6 @@ impl SystemTimer {
 
     /// Runs `callback` once, after `delay`. O(levels).
     ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Config, SystemTimer};
-    /// # let timer = SystemTimer::new("demo", &Config::default())?;
-    /// timer.after(Duration::from_millis(1), || println!("a millisecond has passed"))?;
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
-    ///
     /// # Errors
     /// [`Error::Closed`], [`Error::Full`], or [`Error::Invalid`] for a delay out of range. The error gives the callback
     /// back.
@@ -160,15 +158,6 @@ impl SystemTimer {
     }
 
     /// Runs `callback` once, at `instant`; at once if that has passed. O(levels).
-    ///
-    /// ```
-    /// # use std::time::{Duration, Instant};
-    /// # use tickwheel::{Config, SystemTimer};
-    /// # let timer = SystemTimer::new("demo", &Config::default())?;
-    /// let deadline = Instant::now() + Duration::from_millis(1);
-    /// timer.at(deadline, || println!("the deadline has passed"))?;
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     ///
     /// # Errors
     /// As [`SystemTimer::after`].
@@ -182,21 +171,6 @@ impl SystemTimer {
     /// stands for a period that starts one period from now, without jitter, and skips what was missed. A call that panics
     /// does not end the series. `max_pending` can refuse the first call, and none after it.
     ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Config, SystemTimer};
-    /// # let timer = SystemTimer::new("demo", &Config::default())?;
-    /// let (send, receive) = std::sync::mpsc::channel();
-    /// let mut beats = 0;
-    /// let heart = timer.every(Duration::from_millis(2), move || {
-    ///     beats += 1;
-    ///     let _ = send.send(beats);
-    /// })?;
-    /// assert_eq!(receive.iter().take(3).collect::<Vec<_>>(), [1, 2, 3]);
-    /// assert!(heart.cancel());
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
-    ///
     /// # Errors
     /// As [`SystemTimer::after`]; [`Error::Invalid`] also for a period under a microsecond.
     pub fn every(
@@ -209,19 +183,6 @@ impl SystemTimer {
 
     /// Adds many callbacks at once: all, or none where one is out of range or `max_pending` would be passed. All delays
     /// count from the same moment.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Callback, Config, SystemTimer};
-    /// # let timer = SystemTimer::new("demo", &Config::default())?;
-    /// let callbacks = (0..3).map(|request| {
-    ///     let callback: Callback = Box::new(move || println!("request {request} has timed out"));
-    ///     (Duration::from_secs(30), callback)
-    /// });
-    /// let timeouts = timer.add_many(callbacks)?;
-    /// assert!(timeouts.iter().all(|timeout| timeout.cancel()));
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     ///
     /// # Errors
     /// As [`SystemTimer::after`]. The error gives all callbacks back.
@@ -255,55 +216,24 @@ impl SystemTimer {
     }
 
     /// How many tasks are not yet released.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Config, SystemTimer};
-    /// # let timer = SystemTimer::new("demo", &Config::default())?;
-    /// timer.after(Duration::from_secs(60), || ())?;
-    /// assert_eq!(timer.len(), 1);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.timer.len()
     }
 
     /// Whether nothing is pending.
-    ///
-    /// ```
-    /// # use tickwheel::{Config, SystemTimer};
-    /// # let timer = SystemTimer::new("demo", &Config::default())?;
-    /// assert!(timer.is_empty());
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.timer.is_empty()
     }
 
     /// The counters.
-    ///
-    /// ```
-    /// # use tickwheel::{Config, SystemTimer};
-    /// # let timer = SystemTimer::new("demo", &Config::default())?;
-    /// timer.after(std::time::Duration::from_secs(60), || ())?.cancel();
-    /// assert_eq!(timer.stats().cancelled, 1);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.timer.stats()
     }
 
     /// The timer's clock; it read 0 when the timer was made.
-    ///
-    /// ```
-    /// # use tickwheel::{Config, SystemTimer};
-    /// # let timer = SystemTimer::new("demo", &Config::default())?;
-    /// assert!(timer.clock().now_ms() < 60_000);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn clock(&self) -> &Clock {
         self.timer.clock()
@@ -313,17 +243,6 @@ impl SystemTimer {
     ///
     /// `timeout` bounds the wait for callbacks; what has not started by then counts as pending. From inside a callback it
     /// waits for nothing. A second call returns what the first one left, which is nothing.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Config, SystemTimer};
-    /// # let timer = SystemTimer::new("demo", &Config::default())?;
-    /// timer.after(Duration::from_secs(60), || println!("run early, by hand"))?;
-    /// for unfinished in timer.shutdown(Some(Duration::from_secs(1))) {
-    ///     (unfinished.task)();
-    /// }
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn shutdown(&self, timeout: Option<Duration>) -> Vec<Pending<Callback>> {
         self.timer.close();
         if let Some(reaper) = self.reaper.lock().take() {

@@ -22,6 +22,16 @@ use crate::when::When;
 ///
 /// They end with [`cancel`](PeriodicTask::cancel) and with the timer's shutdown, which returns the call that is pending. When
 /// the timer is dropped, the call that is pending then is still made, and no other.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tickwheel::{Config, SystemTimer};
+/// # let timer = SystemTimer::new("demo", &Config::default())?;
+/// let heart = timer.every(Duration::from_secs(1), || println!("beat"))?;
+/// assert!(heart.cancel());
+/// assert!(!heart.cancel());
+/// # Ok::<(), tickwheel::Error>(())
+/// ```
 pub struct PeriodicTask {
     series: Arc<Series>,
 }
@@ -29,16 +39,6 @@ pub struct PeriodicTask {
 impl PeriodicTask {
     /// Ends the series; `true` for the first cancel of a series that goes on. No call begins after it; a running call
     /// goes on to its end. O(1).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Config, SystemTimer};
-    /// # let timer = SystemTimer::new("demo", &Config::default())?;
-    /// let heart = timer.every(Duration::from_secs(1), || println!("beat"))?;
-    /// assert!(heart.cancel());
-    /// assert!(!heart.cancel());
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[expect(clippy::must_use_candidate, reason = "often called for its effect alone")]
     pub fn cancel(&self) -> bool {
         let phase = mem::replace(&mut *self.series.phase.lock(), Phase::Ended);

@@ -10,20 +10,6 @@ impl<T> Timer<T> {
     /// Takes a released task in order to run it; `None` if it was cancelled, or is not released. O(1).
     ///
     /// The task counts as running until the [`Claimed`] is dropped.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Released, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// timer.add(Duration::ZERO, "now")?;
-    /// let mut tickets = Vec::new();
-    /// timer.advance(&mut |released: Released| tickets.extend(released.tickets));
-    /// let claimed = timer.claim(tickets[0]).expect("it is released");
-    /// assert_eq!((claimed.task, timer.stats().running), ("now", 1));
-    /// drop(claimed);
-    /// assert_eq!(timer.stats().running, 0);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use = "the task is off the timer, and whoever claims it runs it"]
     pub fn claim(&self, ticket: Ticket) -> Option<Claimed<'_, T>> {
         let Expired { task, tag, due_us, number, .. } = self.lock_state().claim(ticket, self.clock.now_us())?;
@@ -72,19 +58,6 @@ struct Running<'a, T>(&'a Timer<T>);
 
 impl<T> Claimed<'_, T> {
     /// Gives the task to `run`, which it counts as running in.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Released, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// # timer.add(Duration::ZERO, "now")?;
-    /// # let mut tickets = Vec::new();
-    /// # timer.advance(&mut |released: Released| tickets.extend(released.tickets));
-    /// let claimed = timer.claim(tickets[0]).expect("it is released");
-    /// assert_eq!(claimed.run(|task| (task, timer.stats().running)), ("now", 1));
-    /// assert_eq!(timer.stats().running, 0);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn run<R>(self, run: impl FnOnce(T) -> R) -> R {
         run(self.task)
     }

@@ -15,25 +15,12 @@ impl<T> Timer<T> {
     ///
     /// Other threads wait until the guard is dropped, so hold it for some hundred calls, and for no work of your own.
     /// The thread that holds it must use the guard alone: a call on the timer itself would wait for that thread for
-    /// ever. The destructor of a [`Claimed`](crate::Claimed), or of a stream, is such a call. That of a task may be one: if it calls the timer, keep what [`cancel`](TimerGuard::cancel)
+    /// ever. The destructor of a [`Claimed`](crate::Claimed) is such a call. That of a task may be one: if it calls the timer, keep what [`cancel`](TimerGuard::cancel)
     /// returns, and the error of a refused [`add`](TimerGuard::add), until the guard is dropped. A conversion of your own
     /// into a [`When`] is such code too: convert before the lock, and pass the [`When`].
     ///
     /// Each add and each move reads the clock, so that its delay counts from this very call. A [`Wheel`](crate::Wheel) under a
     /// lock of the program's own reads no clock.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// let mut batch = timer.lock();
-    /// let first = batch.add(Duration::from_secs(1), "first")?;
-    /// batch.add(Duration::from_secs(2), "second")?;
-    /// assert_eq!(batch.cancel(first), Some("first"));
-    /// drop(batch);
-    /// assert_eq!(timer.len(), 1);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn lock(&self) -> TimerGuard<'_, T> {
         TimerGuard { timer: self, state: Some(self.lock_state()), must_wake: false, not_send: PhantomData }
     }
@@ -47,13 +34,19 @@ impl<T> Timer<T> {
 /// # use std::time::Duration;
 /// # use tickwheel::{Clock, Config, Timer, TimerGuard};
 /// fn add_both(timer: &mut TimerGuard<'_, &'static str>) -> Result<(), tickwheel::Error> {
-///     timer.add(Duration::from_secs(1), "first")?;
+///     let first = timer.add(Duration::from_secs(1), "first")?;
 ///     timer.add(Duration::from_secs(2), "second")?;
+///     timer.reschedule(first, Duration::from_secs(3))?;
 ///     Ok(())
 /// }
 ///
 /// let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-/// add_both(&mut timer.lock())?;
+/// let third = timer.add(Duration::from_secs(4), "third")?;
+/// let mut batch = timer.lock();
+/// add_both(&mut batch)?;
+/// assert_eq!(batch.cancel(third), Some("third"));
+/// assert!(batch.len() == 2 && !batch.is_empty());
+/// drop(batch);
 /// assert_eq!(timer.len(), 2);
 /// # Ok::<(), tickwheel::Error>(())
 /// ```
@@ -75,14 +68,6 @@ impl<T> TimerGuard<'_, T> {
 
     /// As [`Timer::add`].
     ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// timer.lock().add(Duration::from_secs(1), "task")?;
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
-    ///
     /// # Errors
     /// As [`Timer::add`].
     #[inline]
@@ -101,15 +86,6 @@ impl<T> TimerGuard<'_, T> {
 
     /// As [`Timer::reschedule`].
     ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// let task = timer.add(Duration::from_secs(1), "task")?;
-    /// assert!(timer.lock().reschedule(task, Duration::from_secs(2))?);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
-    ///
     /// # Errors
     /// As [`Timer::reschedule`].
     #[inline]
@@ -123,15 +99,6 @@ impl<T> TimerGuard<'_, T> {
     }
 
     /// As [`Timer::cancel`].
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// let task = timer.add(Duration::from_secs(1), "task")?;
-    /// assert_eq!(timer.lock().cancel(task), Some("task"));
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[inline]
     pub fn cancel(&mut self, handle: Handle) -> Option<T> {
         let clock = &self.timer.clock;
@@ -139,26 +106,12 @@ impl<T> TimerGuard<'_, T> {
     }
 
     /// How many tasks are not yet released.
-    ///
-    /// ```
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer: Timer<()> = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// assert_eq!(timer.lock().len(), 0);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.state.as_ref().map_or(0, |state| state.schedule.len())
     }
 
     /// Whether every task has been released.
-    ///
-    /// ```
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer: Timer<()> = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// assert!(timer.lock().is_empty());
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -10,23 +10,26 @@ use crate::when::When;
 const STEP: usize = if cfg!(tickwheel_model) { 2 } else { super::STEP };
 const SCATTERED_STEP: usize = if cfg!(tickwheel_model) { 2 } else { super::SCATTERED_STEP };
 
+/// Many tasks in one call.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tickwheel::{Clock, Config, Timer};
+/// # let timer = Timer::new(&Config::default().with_max_pending(3), Clock::manual(0))?;
+/// let handles = timer.add_many(["one", "two"].map(|task| (Duration::from_secs(30), task)))?;
+/// timer.cancel(handles[0]);
+/// let moves: Vec<_> = handles.iter().map(|handle| (*handle, Duration::from_secs(60))).collect();
+/// assert_eq!(timer.reschedule_many(&moves)?, [false, true]);
+///
+/// // There is room for two more, not for three. The error gives all three back.
+/// let refused = timer.add_many([(Duration::ZERO, "three"); 3]).unwrap_err();
+/// assert_eq!((timer.len(), refused.into_task().len()), (1, 3));
+/// assert_eq!(timer.cancel_many(&handles), [None, Some("two")]);
+/// # Ok::<(), tickwheel::Error>(())
+/// ```
 impl<T> Timer<T> {
     /// As [`Timer::add`] for many, in order. All or nothing: no task is added if one instant is out of range, or if
     /// `max_pending` would be passed. All delays count from the same moment.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default().with_max_pending(3), Clock::manual(0))?;
-    /// let tasks = ["one", "two"].map(|task| (Duration::from_secs(30), task));
-    /// let handles = timer.add_many(tasks)?;
-    /// assert_eq!(timer.cancel(handles[1]), Some("two"));
-    ///
-    /// // There is room for two more, not for three. The error gives all three back.
-    /// let refused = timer.add_many([(Duration::ZERO, "three"); 3]).unwrap_err();
-    /// assert_eq!((timer.len(), refused.into_task().len()), (1, 3));
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     ///
     /// # Errors
     /// As [`Timer::add`]. The error gives all tasks back.
@@ -76,18 +79,6 @@ impl<T> Timer<T> {
     /// As [`Timer::reschedule`] for many tasks, in order, and faster for each. `false` stands for a task that was
     /// claimed or taken out before. All or nothing: every instant is checked before the first task moves. All new times count
     /// from the begin of the call.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// let handles = timer.add_many([(Duration::from_secs(30), "one"), (Duration::from_secs(30), "two")])?;
-    /// timer.cancel(handles[0]);
-    /// let moves: Vec<_> = handles.iter().map(|handle| (*handle, Duration::from_secs(60))).collect();
-    /// let moved = timer.reschedule_many(&moves)?;
-    /// assert_eq!(moved, [false, true]);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     ///
     /// # Errors
     /// As [`Timer::reschedule`]. Every task stays where it is then.
@@ -139,16 +130,6 @@ impl<T> Timer<T> {
     }
 
     /// As [`Timer::cancel`] for many, and faster for each: what each handle gave.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// let handles = timer.add_many([(Duration::from_secs(30), "one"), (Duration::from_secs(30), "two")])?;
-    /// timer.cancel(handles[0]);
-    /// assert_eq!(timer.cancel_many(&handles), [None, Some("two")]);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn cancel_many(&self, handles: &[Handle]) -> Vec<Option<T>> {
         let mut cancelled = Vec::with_capacity(handles.len());
         for handles in handles.chunks(SCATTERED_STEP) {

@@ -71,7 +71,28 @@ const SCATTERED_STEP: usize = 64;
 /// # Ok::<(), tickwheel::Error>(())
 /// ```
 ///
-/// On a [manual clock](Clock::manual) the same timer is deterministic, for tests.
+/// On a [manual clock](Clock::manual) the same timer is deterministic, for tests:
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tickwheel::{Clock, Config, EventKind, Timer, When};
+/// let timer = Timer::new(&Config::default(), Clock::manual(1_000))?;
+/// timer.record(10_000);
+/// let timeout = timer.add(Duration::from_secs(30), "request 7")?;
+/// assert!(timer.reschedule(timeout, Duration::from_secs(60))?); // the handle stays good
+/// timer.add_tagged(When::AtUs(1_500_000), "when the clock reads 1.5 s", 42)?;
+/// assert_eq!((timer.len(), timer.clock().now_ms()), (2, 1_000));
+///
+/// assert_eq!(timer.cancel(timeout), Some("request 7"));
+/// assert_eq!(timer.cancel(timeout), None);
+/// assert!(!timer.reschedule(timeout, Duration::from_secs(60))?);
+/// assert_eq!((timer.stats().added, timer.stats().cancelled), (2, 1));
+///
+/// let events = timer.take_recorded(1_000).chunks.concat(); // added, moved, added, cancelled
+/// assert_eq!((events.len(), events[1].kind), (4, EventKind::Moved));
+/// assert!(timer.stop_recording().chunks.is_empty());
+/// # Ok::<(), tickwheel::Error>(())
+/// ```
 pub struct Timer<T> {
     clock: Clock,
     slack: Slack,
@@ -105,13 +126,6 @@ pub struct Timer<T> {
 impl<T> Timer<T> {
     /// A timer that starts at what its clock reads.
     ///
-    /// ```
-    /// use tickwheel::{Clock, Config, Timer};
-    /// let timer: Timer<u64> = Timer::new(&Config::default(), Clock::monotonic(0))?;
-    /// assert!(timer.is_empty());
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
-    ///
     /// # Errors
     /// [`Error::Invalid`] for settings that are not allowed.
     pub fn new(config: &Config, clock: Clock) -> Result<Self, Error> {
@@ -136,41 +150,18 @@ impl<T> Timer<T> {
     }
 
     /// The timer's clock.
-    ///
-    /// ```
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// let timer: Timer<()> = Timer::new(&Config::default(), Clock::manual(7))?;
-    /// assert_eq!(timer.clock().now_ms(), 7);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
     /// How many tasks are not yet released.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// timer.add(Duration::from_secs(1), "task")?;
-    /// assert_eq!(timer.len(), 1);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock_state().schedule.len()
     }
 
     /// Whether every task has been released.
-    ///
-    /// ```
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer: Timer<()> = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// assert!(timer.is_empty());
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -180,16 +171,6 @@ impl<T> Timer<T> {
     ///
     /// `when` is a delay, or a [`When`]. The handle cancels and moves the task.
     ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer, When};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// let after = timer.add(Duration::from_millis(250), "after a delay")?;
-    /// let at = timer.add(When::AtUs(1_500_000), "when the clock reads 1.5 s")?;
-    /// assert_eq!(timer.cancel(at), Some("when the clock reads 1.5 s"));
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
-    ///
     /// # Errors
     /// [`Error::Closed`], [`Error::Full`], or [`Error::Invalid`] for an instant out of range. The error gives the task back.
     #[inline]
@@ -198,15 +179,6 @@ impl<T> Timer<T> {
     }
 
     /// As [`Timer::add`], with a number that comes back with the task and is shown in a [`snapshot`](Timer::snapshot).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// timer.add_tagged(Duration::from_millis(250), "task", 42)?;
-    /// assert_eq!(timer.pending(u64::MAX, 1)[0].tag, 42);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     ///
     /// # Errors
     /// As [`Timer::add`].
@@ -238,17 +210,6 @@ impl<T> Timer<T> {
     /// Moves a task that has not been claimed; `Ok(false)` if it was claimed or taken out. Its handle stays good. The move
     /// counts as an add in the order of tasks that are due together. O(levels).
     ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// let timeout = timer.add(Duration::from_secs(30), "timeout")?;
-    /// assert!(timer.reschedule(timeout, Duration::from_secs(60))?);
-    /// assert_eq!(timer.cancel(timeout), Some("timeout"));
-    /// assert!(!timer.reschedule(timeout, Duration::from_secs(90))?);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
-    ///
     /// # Errors
     /// [`Error::Closed`], or [`Error::Invalid`] for an instant out of range. The task stays where it is then.
     #[inline]
@@ -267,16 +228,6 @@ impl<T> Timer<T> {
     }
 
     /// Takes a task out. `Some` exactly when no call will ever [claim](Timer::claim) it. O(1).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// let timeout = timer.add(Duration::from_secs(30), "request 7")?;
-    /// assert_eq!(timer.cancel(timeout), Some("request 7"));
-    /// assert_eq!(timer.cancel(timeout), None);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn cancel(&self, handle: Handle) -> Option<T> {
         let mut state = self.lock_state();
         let task = state.cancel(&self.clock, handle);
@@ -317,16 +268,6 @@ impl<T> Timer<T> {
     }
 
     /// The counters.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// let task = timer.add(Duration::from_secs(1), "task")?;
-    /// timer.cancel(task);
-    /// assert_eq!((timer.stats().added, timer.stats().cancelled), (1, 1));
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.lock_state().stats()
@@ -335,45 +276,16 @@ impl<T> Timer<T> {
     /// Begins to record what happens from now on; `false` if a recording runs already. An event costs about fifty
     /// nanoseconds. At least `bound` events are kept until [`Timer::take_recorded`] takes them; later ones are lost, and
     /// counted.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, EventKind, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// assert!(timer.record(10_000));
-    /// timer.add(Duration::from_secs(1), "task")?;
-    /// let events = timer.stop_recording().chunks.concat();
-    /// assert_eq!(events[0].kind, EventKind::Added);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn record(&self, bound: usize) -> bool {
         self.lock_state().record(bound)
     }
 
     /// Takes the oldest recorded events, in order: about `limit`, none if there are none.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// timer.record(10_000);
-    /// timer.add(Duration::from_secs(1), "task")?;
-    /// assert_eq!(timer.take_recorded(1_000).chunks.concat().len(), 1);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn take_recorded(&self, limit: usize) -> Recorded {
         self.lock_state().take_recorded(limit)
     }
 
     /// Ends the recording, and returns the rest of it under one lock: take most of it with [`Timer::take_recorded`] first.
-    ///
-    /// ```
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer: Timer<()> = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// timer.record(10_000);
-    /// assert!(timer.stop_recording().chunks.is_empty());
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn stop_recording(&self) -> Recorded {
         self.lock_state().stop_recording()
     }

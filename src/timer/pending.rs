@@ -4,45 +4,40 @@ use super::Timer;
 use crate::state::Pending;
 use crate::wheel::Place;
 
+/// The lists of tasks.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tickwheel::{Clock, Config, Executor, Released, Timer};
+/// /// Takes nothing.
+/// struct Full;
+///
+/// impl Executor for Full {
+///     fn execute(&mut self, released: Released) -> Result<(), Released> {
+///         Err(released)
+///     }
+/// }
+///
+/// let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+/// for (due_s, task) in [(0, "now"), (2, "two"), (1, "one")] {
+///     timer.add(Duration::from_secs(due_s), task)?;
+/// }
+/// timer.advance(&mut Full);
+/// assert_eq!(timer.take_rejected()[0].task, "now");
+/// assert_eq!(timer.pending(u64::MAX, 1)[0].due_us, 1_000_000);
+/// let drained: Vec<_> = timer.drain().into_iter().map(|pending| pending.task).collect();
+/// assert_eq!(drained, ["one", "two"]);
+/// # Ok::<(), tickwheel::Error>(())
+/// ```
 impl<T> Timer<T> {
     /// Takes what the executor refused since the last call, in order. Those tasks did not run and are not on the timer any
     /// more: add them again, or drop them. [`Timer::drain`] takes them too.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Executor, Released, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// /// Takes nothing.
-    /// struct Full;
-    ///
-    /// impl Executor for Full {
-    ///     fn execute(&mut self, released: Released) -> Result<(), Released> {
-    ///         Err(released)
-    ///     }
-    /// }
-    ///
-    /// timer.add(Duration::ZERO, "refused")?;
-    /// timer.advance(&mut Full);
-    /// assert_eq!(timer.take_rejected()[0].task, "refused");
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn take_rejected(&self) -> Vec<Pending<T>> {
         let rejected = self.lock_state().take_rejected();
         in_order(rejected.into_iter().flatten().collect())
     }
 
     /// Takes out all that has not been claimed, in order, in steps; also what the executor refused.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// timer.add(Duration::from_secs(2), "two")?;
-    /// timer.add(Duration::from_secs(1), "one")?;
-    /// let drained: Vec<_> = timer.drain().into_iter().map(|pending| pending.task).collect();
-    /// assert_eq!(drained, ["one", "two"]);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn drain(&self) -> Vec<Pending<T>> {
         self.drain_where(|_| true)
     }
@@ -72,17 +67,6 @@ impl<T> Timer<T> {
 
     /// The tasks that are due before `before_us` and not yet released, in order, at most `limit`. O(pending), in steps. Each task
     /// was pending at some moment of the call, and what was pending all the while is listed, moved or not.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// timer.add(Duration::from_secs(1), "one")?;
-    /// timer.add(Duration::from_secs(2), "two")?;
-    /// let next = timer.pending(u64::MAX, 1);
-    /// assert_eq!((next.len(), next[0].due_us), (1, 1_000_000));
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn pending(&self, before_us: u64, limit: usize) -> Vec<Pending<()>> {
         let mut pending = Vec::new();

@@ -12,6 +12,27 @@ use crate::state::State;
 use crate::sync::{MinimalTimerSlack, MutexGuard, Ordering};
 use crate::when::rounded_up_us;
 
+/// How a thread waits for what is due, and how a timer ends.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tickwheel::{Clock, Config, Error, Released, Timer, Wait};
+/// let timer = Timer::new(&Config::default(), Clock::monotonic(0))?;
+/// assert_eq!(timer.wait(Some(Duration::from_millis(1))), Wait::TimedOut);
+/// timer.add(Duration::from_millis(5), "five")?;
+/// assert_eq!(timer.wait(None), Wait::Due);
+/// timer.advance(&mut |_: Released| ());
+/// assert!(!timer.wait_idle(Some(Duration::ZERO)), "it is released, and not claimed");
+/// timer.close_when_empty(); // `wait` would end once nothing is pending
+/// timer.close();
+/// assert!(timer.is_closed() && timer.wait(None) == Wait::Closed);
+/// assert_eq!(timer.add(Duration::ZERO, "late").unwrap_err().error(), &Error::Closed);
+///
+/// let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+/// timer.add(Duration::from_millis(25), "it cascades at 20")?;
+/// assert_eq!((timer.next_wake_us(), timer.next_event_us()), (Some(20_000), Some(20_000)));
+/// # Ok::<(), tickwheel::Error>(())
+/// ```
 impl<T> Timer<T> {
     /// Waits until something is due, so that one thread can drive the timer without polling. [`Timer::advance`] comes next.
     ///
@@ -19,16 +40,6 @@ impl<T> Timer<T> {
     /// during the wait: the call returns at once, with [`Wait::TimedOut`] if nothing is due. One thread at a time may wait: a
     /// second one could sleep through an add. [`Timer::drive`] does it all in one call, with at least `slack_us` between two
     /// wake-ups.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer, Wait};
-    /// # let timer = Timer::new(&Config::default(), Clock::monotonic(0))?;
-    /// assert_eq!(timer.wait(Some(Duration::from_millis(1))), Wait::TimedOut);
-    /// timer.add(Duration::from_millis(5), "five")?;
-    /// assert_eq!(timer.wait(None), Wait::Due);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn wait(&self, timeout: Option<Duration>) -> Wait {
         let now_us = self.clock.now_us();
         let limit_us = match timeout {
@@ -186,30 +197,11 @@ impl<T> Timer<T> {
 
     /// When to advance next, at the latest, so that nothing is late, in microseconds of the timer's clock; 0 for at once,
     /// `None` if nothing is pending.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// assert_eq!(timer.next_wake_us(), None);
-    /// timer.add(Duration::from_millis(5), "five")?;
-    /// assert_eq!(timer.next_wake_us(), Some(5_000));
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn next_wake_us(&self) -> Option<u64> {
         self.drop_empty_buckets(self.lock_state()).schedule.next_wake_us()
     }
 
     /// As [`Timer::next_wake_us`], but with a stop at every due bucket, to step a manual clock.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// timer.add(Duration::from_millis(25), "it cascades at 20")?;
-    /// assert_eq!(timer.next_event_us(), Some(20_000));
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn next_event_us(&self) -> Option<u64> {
         self.drop_empty_buckets(self.lock_state()).schedule.next_event_us()
     }
@@ -229,16 +221,6 @@ impl<T> Timer<T> {
     }
 
     /// Accepts no more tasks, and ends every [`wait`](Timer::wait) and [`drive`](Timer::drive). What is pending stays.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Error, Timer, Wait};
-    /// # let timer = Timer::new(&Config::default(), Clock::monotonic(0))?;
-    /// timer.close();
-    /// assert_eq!(timer.wait(None), Wait::Closed);
-    /// assert_eq!(timer.add(Duration::ZERO, "late").unwrap_err().error(), &Error::Closed);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn close(&self) {
         let whole_batches = self.bulk.lock();
         self.lock_state().is_closed = true;
@@ -248,29 +230,12 @@ impl<T> Timer<T> {
 
     /// Closes the timer as soon as nothing is pending: then [`wait`](Timer::wait) and [`drive`](Timer::drive) end. Until then it
     /// takes tasks.
-    ///
-    /// ```
-    /// # use tickwheel::{Clock, Config, Timer, Wait};
-    /// # let timer: Timer<()> = Timer::new(&Config::default(), Clock::monotonic(0))?;
-    /// timer.close_when_empty();
-    /// assert_eq!(timer.wait(None), Wait::Closed);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn close_when_empty(&self) {
         self.lock_state().closes_when_empty = true;
         self.wake_driver_if(true);
     }
 
     /// Whether the timer takes no more tasks.
-    ///
-    /// ```
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// # let timer: Timer<()> = Timer::new(&Config::default(), Clock::monotonic(0))?;
-    /// assert!(!timer.is_closed());
-    /// timer.close();
-    /// assert!(timer.is_closed());
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.lock_state().is_closed
@@ -284,16 +249,6 @@ impl<T> Timer<T> {
     /// Waits until no released task is left and no callback runs. Returns whether that came within the time-out. After
     /// [`Timer::close`] the timer stays idle as soon as no thread advances it any more. The time-out is real time, also on a
     /// manual clock.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Released, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// timer.add(Duration::ZERO, "now")?;
-    /// timer.advance(&mut |_: Released| ());
-    /// assert!(!timer.wait_idle(Some(Duration::ZERO)), "it is released, and not claimed");
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn wait_idle(&self, timeout: Option<Duration>) -> bool {
         self.wait_while(timeout, |state| !state.is_idle())
     }

@@ -16,7 +16,5 @@ mod purgatory;
 mod recording;
 mod scenarios;
 mod single_threaded;
-#[cfg(feature = "stream")]
-mod stream;
 mod support;
 mod system;

@@ -37,7 +37,7 @@ fn the_bindings_use_these_names_of_the_inside_alone() {
 }
 
 #[test]
-fn every_public_function_shows_an_example_and_no_tag_of_a_rule() {
+fn an_example_shows_every_public_function_and_no_docs_a_tag_of_a_rule() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let count: usize = files(&src).iter().map(|file| check_public_items(file)).sum();
     assert!(count > 40, "{count} public functions were found");

@@ -126,8 +126,5 @@ fn make_other_classes(py: Python<'_>) {
         py.get_type::<driving::foreign_executor::SubmittedTasks>(),
     );
     let _ = (py.get_type::<core::timer_ref::TimerRef>(), py.get_type::<engine::coroutine_tasks::CoroutineEnded>());
-    let _ = (
-        py.get_type::<operations::operation_object::LaterCheck>(),
-        py.get_type::<values::on_error::CollectionWitness>(),
-    );
+    let _ = py.get_type::<operations::operation_object::LaterCheck>();
 }

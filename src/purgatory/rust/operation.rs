@@ -49,70 +49,12 @@ pub trait DelayedOperation: Sized + Send + Sync + 'static {
     type Key: Eq + Hash + Send + 'static;
 
     /// Checks whether the event has happened. If so, returns `this.force_complete()`, otherwise `false`.
-    ///
-    /// ```
-    /// # use std::sync::atomic::{AtomicBool, Ordering};
-    /// # use tickwheel::{DelayedOperation, Operation};
-    /// struct Reply(AtomicBool);
-    ///
-    /// impl DelayedOperation for Reply {
-    ///     type Key = u64;
-    ///
-    ///     fn try_complete(this: &Operation<Self>) -> bool {
-    ///         this.0.load(Ordering::Acquire) && this.force_complete()
-    ///     }
-    /// #   fn on_complete(&self) {}
-    /// }
-    /// ```
     fn try_complete(this: &Operation<Self>) -> bool;
 
     /// Called once, when the operation is complete, in time or not.
-    ///
-    /// ```
-    /// # use std::sync::mpsc::{Sender, channel};
-    /// # use std::time::Duration;
-    /// # use tickwheel::{DelayedOperation, Operation};
-    /// struct Answer(Sender<&'static str>);
-    ///
-    /// impl DelayedOperation for Answer {
-    /// #   type Key = u64;
-    /// #   fn try_complete(_this: &Operation<Self>) -> bool { false }
-    ///     fn on_complete(&self) {
-    ///         self.0.send("done").ok(); // without a receiver there is nothing to do
-    ///     }
-    /// }
-    ///
-    /// let (sender, receiver) = channel();
-    /// Operation::new(Duration::from_secs(1), Answer(sender)).force_complete();
-    /// assert_eq!(receiver.recv(), Ok("done"));
-    /// ```
     fn on_complete(&self);
 
     /// Called after [`Self::on_complete`] when the deadline has passed.
-    ///
-    /// ```
-    /// # use std::sync::{Arc, mpsc::{Sender, channel}};
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Config, DelayedOperation, DelayedOperationPurgatory, Operation, SystemTimer};
-    /// struct Answer(Sender<&'static str>);
-    ///
-    /// impl DelayedOperation for Answer {
-    /// #   type Key = u64;
-    /// #   fn try_complete(_this: &Operation<Self>) -> bool { false }
-    /// #   fn on_complete(&self) {}
-    ///     fn on_expiration(&self) {
-    ///         self.0.send("too late").ok();
-    ///     }
-    /// }
-    ///
-    /// let timer = Arc::new(SystemTimer::new("answers", &Config::default())?);
-    /// let purgatory = DelayedOperationPurgatory::new(Arc::clone(&timer), true);
-    /// let (sender, receiver) = channel();
-    /// purgatory.try_complete_else_watch(&Operation::new(Duration::from_millis(5), Answer(sender)), [1])?;
-    /// assert_eq!(receiver.recv(), Ok("too late"));
-    /// # timer.shutdown(None);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     fn on_expiration(&self) {}
 
     /// Runs `attempt` under the operation's own lock, if it has one. Returns `false` if another thread holds that lock.
@@ -170,7 +112,7 @@ pub trait DelayedOperation: Sized + Send + Sync + 'static {
 /// let same = wait.clone();
 /// assert_eq!(wait.name, "reply 7"); // it dereferences to the operation
 /// assert!(same.force_complete());
-/// assert!(wait.is_completed());
+/// assert!(wait.is_completed() && !wait.is_expired());
 /// ```
 pub struct Operation<O: DelayedOperation>(pub(super) Arc<Inner<O>>);
 
@@ -182,38 +124,17 @@ pub(super) struct Inner<O: DelayedOperation> {
 
 impl<O: DelayedOperation> Operation<O> {
     /// An operation that expires `delay` after it was watched.
-    ///
-    /// ```
-    #[doc = include_str!("example_operation.txt")]
-    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
-    /// assert!(!wait.is_completed());
-    /// ```
     pub fn new(delay: Duration, operation: O) -> Self {
         Self(Arc::new(Inner { state: OperationState::new(), delay, operation }))
     }
 
     /// Whether it is complete, in time or not.
-    ///
-    /// ```
-    #[doc = include_str!("example_operation.txt")]
-    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
-    /// assert!(!wait.is_completed());
-    /// wait.force_complete();
-    /// assert!(wait.is_completed());
-    /// ```
     #[must_use]
     pub fn is_completed(&self) -> bool {
         self.0.state.is_completed()
     }
 
     /// Whether its deadline completed it. `on_complete` may already ask.
-    ///
-    /// ```
-    #[doc = include_str!("example_operation.txt")]
-    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
-    /// wait.force_complete();
-    /// assert!(!wait.is_expired());
-    /// ```
     #[must_use]
     pub fn is_expired(&self) -> bool {
         self.0.state.is_expired()

@@ -41,26 +41,28 @@ use crate::system::SystemTimer;
 /// write.0.fetch_add(1, Ordering::AcqRel); // the third replica has it
 /// assert_eq!(purgatory.check_and_complete(&"partition-0"), 1);
 /// assert_eq!((purgatory.watched(), purgatory.num_delayed()), (0, 0));
+///
+/// let done = Operation::new(Duration::from_secs(30), Produce(AtomicU32::new(3)));
+/// assert!(purgatory.try_complete_else_watch(&done, ["partition-0"])?); // the first try completed it
+/// let [first, second, third] =
+///     [2; 3].map(|replicas| Operation::new(Duration::from_secs(30), Produce(AtomicU32::new(replicas))));
+/// for write in [&first, &second, &third] {
+///     purgatory.try_complete_else_watch(write, ["partition-0", "partition-1"])?;
+/// }
+/// assert_eq!((purgatory.watched(), purgatory.num_delayed()), (6, 3));
+/// assert!(first.force_complete() && !first.force_complete()); // true for one caller
+/// assert!(second.cancel() && !second.cancel()); // it waits no more, and only its caller can complete it
+/// assert_eq!(purgatory.cancel_for_key(&"partition-1").len(), 1);
+/// assert_eq!(purgatory.stats().cancelled, 2);
+///
+/// assert!(purgatory.shutdown().is_empty()); // nothing waits
+/// assert_eq!(purgatory.try_complete_else_watch(&third, ["partition-0"]), Err(tickwheel::Error::Closed));
 /// # timer.shutdown(None);
 /// # Ok::<(), tickwheel::Error>(())
 /// ```
 pub struct DelayedOperationPurgatory<O: DelayedOperation>(Arc<Purgatory<RustOperations<O>>>);
 
 /// The counters of a purgatory.
-///
-/// ```
-#[doc = include_str!("example_operation.txt")]
-#[doc = include_str!("example_purgatory.txt")]
-/// let wait = Operation::new(Duration::from_secs(30), Wait::default());
-/// purgatory.try_complete_else_watch(&wait, ["a", "b"])?;
-/// let stats = purgatory.stats();
-/// assert_eq!((stats.waiting, stats.delayed, stats.keys, stats.watched), (1, 1, 2, 2));
-/// wait.force_complete();
-/// let stats = purgatory.stats();
-/// assert_eq!((stats.waiting, stats.watched, stats.completed), (0, 0, 1));
-/// # timer.shutdown(None);
-/// # Ok::<(), tickwheel::Error>(())
-/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PurgatoryStats {
@@ -87,30 +89,12 @@ impl<O: DelayedOperation> Operation<O> {
     ///
     /// It is off the timer and off all keys before this returns, and `on_complete` has run; inside a `try_complete`,
     /// `on_complete` runs immediately after that.
-    ///
-    /// ```
-    #[doc = include_str!("example_operation.txt")]
-    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
-    /// assert!(wait.force_complete());
-    /// assert!(!wait.force_complete());
-    /// ```
     #[expect(clippy::must_use_candidate, reason = "often called for its effect alone")]
     pub fn force_complete(&self) -> bool {
         leaving::force_complete(&RustHost, self)
     }
 
     /// Takes it off the timer and off all keys: `true` if it waited. Then only the caller can complete it.
-    ///
-    /// ```
-    #[doc = include_str!("example_operation.txt")]
-    #[doc = include_str!("example_purgatory.txt")]
-    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
-    /// purgatory.try_complete_else_watch(&wait, ["a"])?;
-    /// assert!(wait.cancel());
-    /// assert!(!wait.cancel()); // it no longer waits
-    /// # timer.shutdown(None);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[expect(clippy::must_use_candidate, reason = "often called for its effect alone")]
     pub fn cancel(&self) -> bool {
         leaving::cancel(&RustHost, self)
@@ -119,17 +103,6 @@ impl<O: DelayedOperation> Operation<O> {
 
 impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
     /// A purgatory on a timer. With `timer_enabled` false it sets no deadlines: operations wait until an event.
-    ///
-    /// ```
-    #[doc = include_str!("example_operation.txt")]
-    /// use std::sync::Arc;
-    /// use tickwheel::{Config, DelayedOperationPurgatory, SystemTimer};
-    /// let timer = Arc::new(SystemTimer::new("example", &Config::default())?);
-    /// let purgatory = DelayedOperationPurgatory::<Wait>::new(Arc::clone(&timer), true);
-    /// assert_eq!(purgatory.watched(), 0);
-    /// # timer.shutdown(None);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn new(timer: Arc<SystemTimer>, timer_enabled: bool) -> Self {
         Self(Arc::new(Purgatory::new(Environment { timer, timer_enabled })))
@@ -138,18 +111,6 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
     /// Tries the operation; if it is not complete, watches it under each key, tries it again, and sets its deadline.
     ///
     /// `true` only if this call completed it. Equal keys count once. O(log n) for each key with n operations.
-    ///
-    /// ```
-    #[doc = include_str!("example_operation.txt")]
-    #[doc = include_str!("example_purgatory.txt")]
-    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
-    /// assert!(!purgatory.try_complete_else_watch(&wait, ["a", "b"])?); // it waits under two keys
-    ///
-    /// let happened = Operation::new(Duration::from_secs(30), Wait(AtomicBool::new(true)));
-    /// assert!(purgatory.try_complete_else_watch(&happened, ["a"])?); // the first try completed it
-    /// # timer.shutdown(None);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     ///
     /// # Errors
     /// [`Error::Invalid`] without a key, or for an operation that waits already; [`Error::Closed`] after
@@ -189,66 +150,23 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
     ///
     /// Inside a `try_complete` it returns 0: the outermost call of this thread makes the check after its own tries, and before
     /// it returns. If such checks request each other without end, the timer makes the rest, after 1 ms and up to 1 s later.
-    ///
-    /// ```
-    #[doc = include_str!("example_operation.txt")]
-    #[doc = include_str!("example_purgatory.txt")]
-    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
-    /// purgatory.try_complete_else_watch(&wait, ["a"])?;
-    /// assert_eq!(purgatory.check_and_complete(&"a"), 0);
-    /// wait.0.store(true, Ordering::Release); // the event
-    /// assert_eq!(purgatory.check_and_complete(&"a"), 1);
-    /// # timer.shutdown(None);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn check_and_complete(&self, key: &O::Key) -> usize {
         self.0.check_and_complete(&RustHost, key)
     }
 
     /// Takes out the key's operations that are not complete and are not being completed, off the timer and off all their
     /// keys. Returns them in order of arrival.
-    ///
-    /// ```
-    #[doc = include_str!("example_operation.txt")]
-    #[doc = include_str!("example_purgatory.txt")]
-    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
-    /// purgatory.try_complete_else_watch(&wait, ["a", "b"])?;
-    /// assert_eq!(purgatory.cancel_for_key(&"a").len(), 1);
-    /// assert_eq!(purgatory.watched(), 0);
-    /// # timer.shutdown(None);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     pub fn cancel_for_key(&self, key: &O::Key) -> Vec<Operation<O>> {
         self.0.cancel_for_key(&RustHost, key)
     }
 
     /// The number of places on the lists of all keys: an operation under three keys has three.
-    ///
-    /// ```
-    #[doc = include_str!("example_operation.txt")]
-    #[doc = include_str!("example_purgatory.txt")]
-    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
-    /// purgatory.try_complete_else_watch(&wait, ["a", "b", "c"])?;
-    /// assert_eq!(purgatory.watched(), 3);
-    /// # timer.shutdown(None);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn watched(&self) -> usize {
         self.stats().watched
     }
 
     /// The number of operations on the timer.
-    ///
-    /// ```
-    #[doc = include_str!("example_operation.txt")]
-    #[doc = include_str!("example_purgatory.txt")]
-    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
-    /// purgatory.try_complete_else_watch(&wait, ["a", "b", "c"])?;
-    /// assert_eq!(purgatory.num_delayed(), 1);
-    /// # timer.shutdown(None);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn num_delayed(&self) -> usize {
         let timer = &self.0.environment.timer;
@@ -257,17 +175,6 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
     }
 
     /// The counters.
-    ///
-    /// ```
-    #[doc = include_str!("example_operation.txt")]
-    #[doc = include_str!("example_purgatory.txt")]
-    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
-    /// purgatory.try_complete_else_watch(&wait, ["a"])?;
-    /// wait.cancel();
-    /// assert_eq!(purgatory.stats().cancelled, 1);
-    /// # timer.shutdown(None);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[must_use]
     pub fn stats(&self) -> PurgatoryStats {
         let counts = self.0.counts(&RustHost);
@@ -285,17 +192,6 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
 
     /// Accepts no more operations; returns those that still wait, in order of arrival, off the timer and off all keys. The
     /// timer goes on.
-    ///
-    /// ```
-    #[doc = include_str!("example_operation.txt")]
-    #[doc = include_str!("example_purgatory.txt")]
-    /// let wait = Operation::new(Duration::from_secs(30), Wait::default());
-    /// purgatory.try_complete_else_watch(&wait, ["a"])?;
-    /// assert_eq!(purgatory.shutdown().len(), 1);
-    /// assert_eq!(purgatory.try_complete_else_watch(&wait, ["a"]), Err(tickwheel::Error::Closed));
-    /// # timer.shutdown(None);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
     #[expect(clippy::must_use_candidate, reason = "often called for its effect alone")]
     pub fn shutdown(&self) -> Vec<Operation<O>> {
         self.0.close(&RustHost)

@@ -48,11 +48,6 @@ impl Handle {
     }
 
     /// The inverse of [`Handle::to_bits`].
-    ///
-    /// ```
-    /// use tickwheel::Handle;
-    /// assert_eq!(Handle::from_bits(42).to_bits(), 42);
-    /// ```
     #[must_use]
     pub fn from_bits(bits: u64) -> Self {
         Self { bits }

@@ -44,11 +44,6 @@ impl Ticket {
     }
 
     /// The inverse of [`Ticket::to_bits`].
-    ///
-    /// ```
-    /// use tickwheel::Ticket;
-    /// assert_eq!(Ticket::from_bits(42).to_bits(), 42);
-    /// ```
     #[must_use]
     pub fn from_bits(bits: u64) -> Self {
         Self { bits }

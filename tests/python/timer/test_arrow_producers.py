@@ -35,12 +35,11 @@ def read(producer: str, after: str = "") -> str:
 
 OTHER = ": pass one of another library"
 INVALID: list[tuple[str, str]] = [
-    ("length=-1", "its length is -1, which must be 0 or more"),
-    ("offset=-1", "its offset is -1, which must be 0 or more"),
+    ("length=-1", "it ends at 0 + -1 values"),
+    ("offset=-1", "it ends at -1 + 2 values"),
     ("n_buffers=-1", "it has -1 buffers where int64 has 2"),
     ("n_buffers=0", "it has 0 buffers where int64 has 2"),
     ("n_buffers=3", "it has 3 buffers where int64 has 2"),
-    ("buffers=None", "its list of buffers is null"),
     ("buffers=ctypes.addressof((ctypes.c_void_p * 2)())", "its values are null, and it has 2"),
     ("offset=2**63 - 1", f"it ends at {2**63 - 1} + 2 values"),
     ("length=2**62", f"it ends at 0 + {2**62} values"),
@@ -83,7 +82,6 @@ producer = Skewed([30, 5])
     [
         ("valid=b'\\x05', null_count=1", "ValueError: delays_ms must have no nulls: drop or fill them first"),
         ("valid=b'\\x05', null_count=-1", "ValueError: delays_ms must have no nulls: drop or fill them first"),
-        ("null_count=1", "ValueError: delays_ms must have no nulls: drop or fill them first"),
         ("null_count=-1", "[(30, 0), (40, 1), (50, 2)]"),
         ("valid=b'\\x07', null_count=-1", "[(30, 0), (40, 1), (50, 2)]"),
     ],
@@ -168,11 +166,6 @@ PASS = "; pass values that can all be read"
         (
             "[5], schema={'format': b'+s'}",
             "TypeError: delays_ms must be an Arrow array of int64, got format '+s': pass one column of it",
-            0,
-        ),
-        (
-            "[5], schema={'format': None}",
-            "TypeError: delays_ms must be an Arrow array of int64, got format '': cast it first",
             0,
         ),
     ],

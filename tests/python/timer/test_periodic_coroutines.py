@@ -45,7 +45,7 @@ def test_calls_come_again_and_do_not_overlap__T8_T20() -> None:
         async with on_loop() as timer:
             task = timer.every(1, beat)
             await came.get()
-            assert (len(timer), task.is_pending, task.is_cancelled) == (0, False, False)
+            assert (len(timer), task.is_pending, task.cancelled()) == (0, False, False)
             await asyncio.sleep(0.02)
             assert came.empty()
             go.set()

@@ -32,9 +32,12 @@ use crate::run::threads::Running;
 /// });
 /// let deliverer = Deliverer::open(&store, to)?;
 /// assert_eq!(deliverer.put(Message::after("tea", Duration::from_millis(20), "ready"))?, Answer::Accepted);
+/// assert_eq!((deliverer.summary().accepted, deliverer.down()), (1, None));
 ///
 /// let (id, lateness_us) = arrived.recv()?;
 /// assert!(id == "tea" && lateness_us >= 0);
+/// assert!(deliverer.wait_until_empty(Duration::from_secs(60))?);
+/// assert!(deliverer.is_empty() && deliverer.len() == 0 && deliverer.failure().is_none());
 /// assert_eq!(deliverer.close(None)?.delivered, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -49,50 +52,18 @@ impl Deliverer {
     }
 
     /// Messages without an outcome, as of the last commit.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Deliverer, Destination, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// assert_eq!(deliverer.len(), 0);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.running.engine().open_count() as usize
     }
 
     /// Whether no message waits, nothing is queued for the disk, and the observer knows of every dead letter.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Deliverer, Destination, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// assert!(deliverer.is_empty());
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.running.engine().is_empty()
     }
 
     /// Waits until [`is_empty`](Deliverer::is_empty) is true. Returns `false` if it takes longer than the time-out.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::{Deliverer, Destination, Message, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// deliverer.put(Message::after("tea", Duration::from_millis(20), "ready"))?;
-    /// assert!(deliverer.wait_until_empty(Duration::from_secs(60))?);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     /// The error that ended the run.
@@ -101,34 +72,12 @@ impl Deliverer {
     }
 
     /// Counts since the store was opened, as of the last commit.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Deliverer, Destination, Message, Verdict};
-    /// # use std::time::Duration;
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// deliverer.put(Message::after("tea", Duration::from_secs(60), "ready"))?;
-    /// assert_eq!(deliverer.summary().accepted, 1);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn summary(&self) -> Summary {
         self.running.engine().summary()
     }
 
     /// Why the destination is down, if it is. While it is down, all messages wait, and no attempts are counted.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Deliverer, Destination, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// assert_eq!(deliverer.down(), None);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn down(&self) -> Option<String> {
         self.running.engine().down()
@@ -136,16 +85,6 @@ impl Deliverer {
 
     /// The error that ended the run before it was closed, if there is one: the store or the destination failed for
     /// good.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Deliverer, Destination, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// assert!(deliverer.failure().is_none());
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     #[must_use]
     pub fn failure(&self) -> Option<DeliveryError> {
         self.running.failure()

@@ -8,7 +8,7 @@ use crate::base::error::DeliveryError;
 use crate::sinks::file::{LineSink, Target};
 use crate::sinks::function::FunctionSink;
 #[cfg(feature = "http")]
-use crate::sinks::http::{HttpSink, SharedWebhook, Webhook};
+use crate::sinks::http::{HttpSink, SharedWebhook};
 use crate::sinks::{Delivery, OpenSink, Opened, ReplySink, Sink, Verdict};
 
 /// Where messages go. The destination is opened when the store is opened, not before.
@@ -16,9 +16,22 @@ use crate::sinks::{Delivery, OpenSink, Opened, ReplySink, Sink, Verdict};
 /// | | |
 /// |---|---|
 /// | [`standard_output`](Destination::standard_output), [`file`](Destination::file) | a line of JSON for each message |
-/// | [`http`](Destination::http), [`webhook`](Destination::webhook) | a POST of such a line, with the feature `http` |
+/// | [`webhook`](Destination::webhook) | a POST of such a line, with the feature `http` |
 /// | [`function`](Destination::function) | a call for each message |
 /// | [`sink`](Destination::sink), [`reply_sink`](Destination::reply_sink) | a [`Sink`] or [`ReplySink`] of the program's own |
+///
+/// ```
+/// use tickwheel_delivery::{Destination, Verdict, Webhook};
+///
+/// let lines = Destination::file("delivered.ndjson"); // or `standard_output()`
+/// let post = Destination::webhook(Webhook::to("https://example.org/reminders")?.with_header("x-tenant", "17")?);
+/// let each_its_own = Destination::named();
+/// let call = Destination::function(|delivery| {
+///     println!("{}: {}", delivery.id(), String::from_utf8_lossy(delivery.payload()));
+///     Verdict::Delivered
+/// });
+/// # Ok::<(), tickwheel_delivery::DeliveryError>(())
+/// ```
 ///
 /// A line has the members `id`, `key`, `due`, `payload` (or `payload_base64`, if the payload is not JSON),
 /// `delivered_at`, `lateness_ms`, `attempt` and `redelivered`.
@@ -30,22 +43,12 @@ pub struct Destination {
 
 impl Destination {
     /// Writes lines to standard output. Standard output stays open at the end.
-    ///
-    /// ```
-    /// use tickwheel_delivery::Destination;
-    /// let to = Destination::standard_output();
-    /// ```
     #[must_use]
     pub fn standard_output() -> Self {
         Self::lines("standard_output()".to_owned(), Target::StandardOutput)
     }
 
     /// Appends lines to this file; a missing file is created. A line is on disk before its message counts as delivered.
-    ///
-    /// ```
-    /// use tickwheel_delivery::Destination;
-    /// let to = Destination::file("delivered.ndjson");
-    /// ```
     #[must_use]
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
@@ -56,35 +59,11 @@ impl Destination {
         Self { shown, ..Self::sink(move |_| LineSink::open(&target)) }
     }
 
-    /// Sends each message as a POST of a line to this `http` or `https` address, up to 1,024 at a time and as many
-    /// more that take long. Redirects are
-    /// not followed.
+    /// Sends each message as a POST of a line to an `http` or `https` address, up to 1,024 at a time and as many more that
+    /// take long. Redirects are not followed. A [`SharedWebhook`] can change address, headers and signatures later.
     ///
     /// Needs the feature `http`. A status of 200 to 299 means that the message has arrived. Each send of a message has
     /// the same header `Idempotency-Key`, so that the receiver can recognize a repeat.
-    ///
-    /// ```
-    /// use tickwheel_delivery::Destination;
-    /// let to = Destination::http("https://example.org/reminders")?;
-    /// assert!(Destination::http("example.org").is_err());
-    /// # Ok::<(), tickwheel_delivery::DeliveryError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`DeliveryError::Usage`] if this is not an address.
-    #[cfg(feature = "http")]
-    pub fn http(url: &str) -> Result<Self, DeliveryError> {
-        Webhook::to(url).map(Self::webhook)
-    }
-
-    /// Does the same as [`http`](Destination::http), with your own headers and signatures. A [`SharedWebhook`] can
-    /// change them later.
-    ///
-    /// ```
-    /// use tickwheel_delivery::{Destination, Webhook};
-    /// let to = Destination::webhook(Webhook::to("https://example.org/reminders")?.with_header("x-tenant", "17")?);
-    /// # Ok::<(), tickwheel_delivery::DeliveryError>(())
-    /// ```
     #[cfg(feature = "http")]
     #[must_use]
     pub fn webhook(webhook: impl Into<SharedWebhook>) -> Self {
@@ -95,11 +74,6 @@ impl Destination {
 
     /// Sends each message to the destination that it names: see
     /// [`Deliverer::set_destination`](crate::Deliverer::set_destination). A message that names none is refused.
-    ///
-    /// ```
-    /// use tickwheel_delivery::Destination;
-    /// let to = Destination::named();
-    /// ```
     #[cfg(feature = "http")]
     #[must_use]
     pub fn named() -> Self {
@@ -108,15 +82,6 @@ impl Destination {
 
     /// Calls this function for each message, from up to eight threads, in order for each key. A panic counts as
     /// [`Verdict::Refused`].
-    ///
-    /// ```
-    /// use tickwheel_delivery::{Destination, Verdict};
-    ///
-    /// let to = Destination::function(|delivery| {
-    ///     println!("{}: {}", delivery.id(), String::from_utf8_lossy(delivery.payload()));
-    ///     Verdict::Delivered
-    /// });
-    /// ```
     #[must_use]
     pub fn function(function: impl Fn(&Delivery) -> Verdict + Send + Sync + 'static) -> Self {
         let function = Arc::new(function);
@@ -211,7 +176,10 @@ mod tests {
         assert_eq!(format!("{:?}", Destination::function(|_| Verdict::NotTried)), "Destination::function(...)");
         #[cfg(feature = "http")]
         {
-            let shown = format!("{:?}", Destination::http("https://example.org/hidden?token=t").unwrap());
+            let shown = format!(
+                "{:?}",
+                Destination::webhook(crate::Webhook::to("https://example.org/hidden?token=t").unwrap())
+            );
             assert!(shown.contains("example.org") && !shown.contains("hidden") && !shown.contains("token"), "{shown}");
         }
     }

@@ -32,6 +32,34 @@ use crate::store::file::owner::Ownership;
 /// deliverer.close(None)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// The other options:
+///
+/// ```
+/// use std::time::Duration;
+/// use tickwheel_delivery::{Destination, OpenOptions};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let store = folder.path().join("reminders.db");
+/// let options = OpenOptions::default()
+///     .with_global_order()
+///     .with_horizon(Duration::from_secs(30))
+///     .with_waits([5, 300, 1_800].map(Duration::from_secs))
+///     .with_waits_end()
+///     .with_unanswered_for(Duration::from_secs(3_600))
+///     .with_rate(100, Duration::from_secs(1))
+///     .with_concurrency(4)
+///     .with_spare(16)
+///     .with_keep_ids(Duration::from_secs(30 * 86_400))
+///     .with_max_payload(64 << 10)
+///     .with_allowed_addresses(["10.1.0.0/16"])?
+///     .with_standby();
+/// let first = options.open(&store, Destination::standard_output())?;
+/// let second = OpenOptions::default().open(&store, Destination::standard_output());
+/// assert!(second.is_err_and(|error| error.to_string().starts_with("this process works with ")));
+/// first.close(None)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use]
 pub struct OpenOptions {
     settings: Settings,
@@ -53,22 +81,12 @@ impl Default for OpenOptions {
 
 impl OpenOptions {
     /// Sends all messages in one order, instead of one order for each key. Then one message is in flight at a time.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::OpenOptions;
-    /// let options = OpenOptions::default().with_global_order();
-    /// ```
     pub fn with_global_order(mut self) -> Self {
         self.settings.is_global = true;
         self
     }
 
     /// Sets how long before their due time messages are loaded into memory: 100 ms to 1 hour. The default is 10 s.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::OpenOptions;
-    /// let options = OpenOptions::default().with_horizon(std::time::Duration::from_secs(30));
-    /// ```
     pub fn with_horizon(mut self, horizon: Duration) -> Self {
         self.settings.horizon_ms = whole_ms(horizon);
         self
@@ -77,11 +95,6 @@ impl OpenOptions {
     /// Sets how often a message is tried if its destination refuses it: 1 to 1,000,000 times. After the last attempt
     /// the message is a dead letter. Attempts without an answer do not count: see
     /// [`with_unanswered_for`](OpenOptions::with_unanswered_for). The default is 8.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::OpenOptions;
-    /// let options = OpenOptions::default().with_max_attempts(10);
-    /// ```
     pub fn with_max_attempts(mut self, attempts: u32) -> Self {
         self.settings.retry.max_attempts = attempts;
         self
@@ -89,12 +102,6 @@ impl OpenOptions {
 
     /// Sets the first and the longest wait of a key after a send that was not accepted. The wait doubles after each such
     /// send; it is 1 ms to 1 day. Each wait is shortened at random, by up to a half. The defaults are 1 s and 5 minutes.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::OpenOptions;
-    /// let options = OpenOptions::default().with_backoff(Duration::from_millis(50), Duration::from_secs(60));
-    /// ```
     pub fn with_backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.settings.retry.first_ms = whole_ms(first);
         self.settings.retry.longest_ms = whole_ms(longest);
@@ -104,12 +111,6 @@ impl OpenOptions {
 
     /// Sets these waits exactly, instead of a back-off. The end of the list is not the end of the message: the last wait
     /// is used again and again, unless [`with_waits_end`](Self::with_waits_end) is called. Each is 1 ms to 1 day.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::OpenOptions;
-    /// let options = OpenOptions::default().with_waits([5, 300, 1_800].map(Duration::from_secs));
-    /// ```
     pub fn with_waits(mut self, waits: impl IntoIterator<Item = Duration>) -> Self {
         self.settings.retry.waits_ms = waits.into_iter().map(whole_ms).collect();
         self
@@ -117,13 +118,6 @@ impl OpenOptions {
 
     /// Lets named destinations have addresses of these networks inside, such as `10.0.0.0/8` or `127.0.0.1`. Otherwise those
     /// of this machine and of private networks are refused, also if a name stands for them.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::OpenOptions;
-    /// let options = OpenOptions::default().with_allowed_addresses(["10.1.0.0/16"])?;
-    /// assert!(OpenOptions::default().with_allowed_addresses(["10.1.0.0/33"]).is_err());
-    /// # Ok::<(), tickwheel_delivery::DeliveryError>(())
-    /// ```
     ///
     /// # Errors
     /// [`DeliveryError::Usage`]: one of them is no network.
@@ -138,12 +132,6 @@ impl OpenOptions {
     /// Makes the end of the list of waits the end of the message: if the attempt after the last wait is not accepted,
     /// whatever the answers were, it is a dead letter. The number of attempts and the time without an answer do not
     /// count then. It needs [`with_waits`](Self::with_waits).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::OpenOptions;
-    /// let options = OpenOptions::default().with_waits([5, 300].map(Duration::from_secs)).with_waits_end();
-    /// ```
     pub fn with_waits_end(mut self) -> Self {
         self.settings.retry.waits_end = true;
         self
@@ -153,11 +141,6 @@ impl OpenOptions {
     /// It becomes a dead letter when it was due, and its key without success, for this long. Time in which the
     /// destination was down does not count, and each message is tried at least once. From 1 ms to 365 days. The default
     /// is 24 hours.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::OpenOptions;
-    /// let options = OpenOptions::default().with_unanswered_for(std::time::Duration::from_secs(3_600));
-    /// ```
     pub fn with_unanswered_for(mut self, time: Duration) -> Self {
         self.settings.unanswered_for_ms = whole_ms(time);
         self
@@ -165,11 +148,6 @@ impl OpenOptions {
 
     /// Sets how long one send may take, from 1 ms to 1 day. A send that takes longer counts as unanswered. The default
     /// is 30 s.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::OpenOptions;
-    /// let options = OpenOptions::default().with_sink_timeout(std::time::Duration::from_secs(5));
-    /// ```
     pub fn with_sink_timeout(mut self, timeout: Duration) -> Self {
         self.settings.sink_timeout_ms = whole_ms(timeout);
         self
@@ -179,11 +157,6 @@ impl OpenOptions {
     /// one a day to 1,000,000 a second. After a quiet time, the messages of 100 ms go out at once, and at least one
     /// message. Messages that the rate holds back are late; at the end they stay in the store. By default messages go
     /// out as fast as the destination takes them.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::OpenOptions;
-    /// let options = OpenOptions::default().with_rate(100, std::time::Duration::from_secs(1));
-    /// ```
     pub fn with_rate(mut self, messages: u64, per: Duration) -> Self {
         self.settings.rate = Some(Rate { messages, per_us: whole(per, 1_000) });
         self
@@ -193,11 +166,6 @@ impl OpenOptions {
     /// [`Sink::send`](crate::Sink::send). At least 1. Then there are no spare places, unless
     /// [`with_spare`](OpenOptions::with_spare) gives some, and a call that was cut off counts until it returns. By
     /// default a function has 8 young calls at a time and 64 in spare places, and a webhook has 1,024 of both.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::OpenOptions;
-    /// let options = OpenOptions::default().with_concurrency(4);
-    /// ```
     pub fn with_concurrency(mut self, sends: usize) -> Self {
         self.settings.concurrency = sends;
         self
@@ -207,11 +175,6 @@ impl OpenOptions {
     /// accepted is only tried in one. So a receiver that hangs does not hold up the others. 0 to 1,000,000.
     /// Webhooks and a [`ReplySink`](crate::ReplySink) get at most a third of the open files, and a sink that
     /// [is alone](crate::Sink::is_alone) gets none.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::OpenOptions;
-    /// let options = OpenOptions::default().with_concurrency(4).with_spare(16);
-    /// ```
     pub fn with_spare(mut self, places: usize) -> Self {
         self.settings.spare = Some(places);
         self
@@ -219,22 +182,12 @@ impl OpenOptions {
 
     /// Sets how long the name of a message is known after its outcome. In this time, a second message with the name is
     /// a duplicate. At most 36,500 days. The default is 7 days.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::OpenOptions;
-    /// let options = OpenOptions::default().with_keep_ids(std::time::Duration::from_secs(30 * 86_400));
-    /// ```
     pub fn with_keep_ids(mut self, time: Duration) -> Self {
         self.settings.keep_ids_ms = whole_ms(time);
         self
     }
 
     /// Sets the largest payload, in bytes. The default is 1 MiB.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::OpenOptions;
-    /// let options = OpenOptions::default().with_max_payload(64 << 10);
-    /// ```
     pub fn with_max_payload(mut self, bytes: usize) -> Self {
         self.max_payload = bytes;
         self
@@ -268,29 +221,12 @@ impl OpenOptions {
 
     /// If another process has the store, waits until that process ends, however it ends. Without this option it is an
     /// error.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::OpenOptions;
-    /// let options = OpenOptions::default().with_standby();
-    /// ```
     pub fn with_standby(mut self) -> Self {
         self.is_standby = true;
         self
     }
 
     /// Opens the store, which is a file; a missing file is created. Overdue messages are sent at once.
-    ///
-    /// ```
-    /// use tickwheel_delivery::{Destination, OpenOptions};
-    ///
-    /// # let folder = tempfile::tempdir()?;
-    /// let store = folder.path().join("reminders.db");
-    /// let first = OpenOptions::default().open(&store, Destination::standard_output())?;
-    /// let second = OpenOptions::default().open(&store, Destination::standard_output());
-    /// assert!(second.is_err_and(|error| error.to_string().starts_with("this process works with ")));
-    /// first.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     /// [`DeliveryError::Usage`] if an option is out of range, or the destination can't be opened. The same if the store
@@ -312,16 +248,6 @@ impl OpenOptions {
 impl Deliverer {
     /// Opens the store, which is a file; a missing file is created. Overdue messages are sent at once. The same as
     /// [`OpenOptions::open`] with the default options.
-    ///
-    /// ```
-    /// use tickwheel_delivery::{Deliverer, Destination};
-    ///
-    /// # let folder = tempfile::tempdir()?;
-    /// # let (store, delivered) = (folder.path().join("reminders.db"), folder.path().join("delivered.ndjson"));
-    /// let deliverer = Deliverer::open(store, Destination::file(delivered))?;
-    /// deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     /// The same as for [`OpenOptions::open`].

@@ -2,11 +2,11 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DurationMicrosecondType, DurationMillisecondType,
-    DurationNanosecondType, DurationSecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, IntervalDayTimeType, IntervalMonthDayNanoType, IntervalYearMonthType, RunEndIndexType,
-    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
-    UInt16Type, UInt32Type, UInt64Type,
+    Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DecimalType, DurationMicrosecondType,
+    DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float16Type, Float32Type, Float64Type,
+    Int8Type, Int16Type, Int32Type, Int64Type, IntervalDayTimeType, IntervalMonthDayNanoType, IntervalYearMonthType,
+    RunEndIndexType, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
@@ -94,28 +94,17 @@ pub(crate) fn float(array: &dyn Array, at: usize) -> Option<f64> {
     })
 }
 
-/// The digits of any type of decimal: in full, or with an exponent if that is shorter.
+/// The digits of any type of decimal.
 pub(crate) fn decimal(array: &dyn Array, at: usize) -> Option<String> {
-    let (unscaled, scale) = match array.data_type() {
-        DataType::Decimal32(_, scale) => (value::<Decimal32Type>(array, at).to_string(), *scale),
-        DataType::Decimal64(_, scale) => (value::<Decimal64Type>(array, at).to_string(), *scale),
-        DataType::Decimal128(_, scale) => (value::<Decimal128Type>(array, at).to_string(), *scale),
-        DataType::Decimal256(_, scale) => (value::<Decimal256Type>(array, at).to_string(), *scale),
+    fn digits<T: DecimalType>(array: &dyn Array, at: usize, scale: i8) -> String {
+        T::format_decimal(value::<T>(array, at), T::MAX_PRECISION, scale)
+    }
+    Some(match array.data_type() {
+        DataType::Decimal32(_, scale) => digits::<Decimal32Type>(array, at, *scale),
+        DataType::Decimal64(_, scale) => digits::<Decimal64Type>(array, at, *scale),
+        DataType::Decimal128(_, scale) => digits::<Decimal128Type>(array, at, *scale),
+        DataType::Decimal256(_, scale) => digits::<Decimal256Type>(array, at, *scale),
         _ => return None,
-    };
-    let (sign, digits) = unscaled.strip_prefix('-').map_or(("", &*unscaled), |digits| ("-", digits));
-    let (count, scale) = (digits.len() as i64, i64::from(scale));
-    let exponent = count - 1 - scale;
-    Some(if scale >= 0 && exponent >= -6 {
-        match (count - scale, scale) {
-            (_, 0) => unscaled,
-            (whole @ 1.., _) => format!("{sign}{}.{}", &digits[..whole as usize], &digits[whole as usize..]),
-            _ => format!("{sign}0.{digits:0>width$}", width = scale as usize),
-        }
-    } else {
-        let (first, rest) = digits.split_at(1);
-        let point = if rest.is_empty() { "" } else { "." };
-        format!("{sign}{first}{point}{rest}E{exponent:+}")
     })
 }
 

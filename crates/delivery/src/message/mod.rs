@@ -34,9 +34,18 @@ pub const MAX_PAYLOAD: usize = 1 << 20;
 /// use std::time::{Duration, UNIX_EPOCH};
 /// use tickwheel_delivery::Message;
 ///
-/// let due = UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
+/// let due = UNIX_EPOCH + Duration::from_micros(1_700_000_000_249_001);
 /// let message = Message::at("tea", due, r#"{"text": "ready"}"#).with_key("kitchen").json();
 /// assert_eq!((message.key(), message.id(), message.due_ms()), (Some("kitchen"), "tea", 1_700_000_000_250));
+/// assert!(message.is_json());
+///
+/// let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+/// let message = Message::after("tea", Duration::from_secs(180), [1, 2])
+///     .expires_at(due + Duration::from_secs(60))
+///     .with_traceparent(parent)
+///     .to("waiter"); // a named destination
+/// assert_eq!((message.payload(), message.expires_ms()), (&[1, 2][..], Some(1_700_000_060_250)));
+/// assert_eq!(message.traceparent(), Some(parent));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -61,13 +70,6 @@ impl Message {
     }
 
     /// A message due at this time, rounded up to the millisecond. The id and the key are its name.
-    ///
-    /// ```
-    /// # use std::time::{Duration, UNIX_EPOCH};
-    /// # use tickwheel_delivery::Message;
-    /// let due = UNIX_EPOCH + Duration::from_micros(1_700_000_000_000_001);
-    /// assert_eq!(Message::at("tea", due, "ready").due_ms(), 1_700_000_000_001);
-    /// ```
     #[must_use]
     pub fn at(id: &str, due: SystemTime, payload: impl AsRef<[u8]>) -> Self {
         Self { body: Body::new(None, id, payload.as_ref(), false), due_ms: ms_of(due), delay_ms: None }
@@ -75,13 +77,6 @@ impl Message {
 
     /// A message due `delay` after this call, rounded up to the millisecond. Two messages with the same delay and
     /// payload have the same content, though their due times differ.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::Message;
-    /// let message = Message::after("tea", Duration::from_secs(180), "ready");
-    /// assert_eq!(message.payload(), b"ready");
-    /// ```
     #[must_use]
     pub fn after(id: &str, delay: Duration, payload: impl AsRef<[u8]>) -> Self {
         let delay_ms = delay.as_secs_f64() * 1_000.0;
@@ -90,13 +85,6 @@ impl Message {
     }
 
     /// Sets the key. Messages with the same key are delivered in order of their due times, one after the other.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::Message;
-    /// let message = Message::after("tea", Duration::from_secs(180), "ready").with_key("kitchen");
-    /// assert_eq!(message.key(), Some("kitchen"));
-    /// ```
     #[must_use]
     pub fn with_key(self, key: &str) -> Self {
         let body = Body::new(Some(key), self.id(), self.payload(), self.is_json());
@@ -105,13 +93,6 @@ impl Message {
 
     /// Sets the time when the message expires, rounded up to the millisecond. A message that is not sent by then
     /// becomes a dead letter.
-    ///
-    /// ```
-    /// # use std::time::{Duration, UNIX_EPOCH};
-    /// # use tickwheel_delivery::Message;
-    /// let (due, expires) = (UNIX_EPOCH + Duration::from_secs(5), UNIX_EPOCH + Duration::from_micros(8_999_001));
-    /// assert_eq!(Message::at("tea", due, "ready").expires_at(expires).expires_ms(), Some(9_000));
-    /// ```
     #[must_use]
     pub fn expires_at(self, expires: SystemTime) -> Self {
         Self { body: self.body.with(|extras| extras.expires_ms = Some(ms_of(expires))), ..self }
@@ -119,14 +100,6 @@ impl Message {
 
     /// Sets the trace and the span in which the message was made, as W3C Trace Context writes them. The destination
     /// gets them with the message.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::Message;
-    /// let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    /// let message = Message::after("tea", Duration::from_secs(180), "ready").with_traceparent(parent);
-    /// assert_eq!(message.traceparent(), Some(parent));
-    /// ```
     #[must_use]
     pub fn with_traceparent(self, traceparent: &str) -> Self {
         Self { body: self.body.with(|extras| extras.traceparent = Some(traceparent.into())), ..self }
@@ -134,12 +107,6 @@ impl Message {
 
     /// Names the destination of the message. It must be set before the message comes: see
     /// [`Deliverer::set_destination`](crate::Deliverer::set_destination).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::Message;
-    /// let message = Message::after("tea", Duration::from_secs(180), "ready").to("kitchen");
-    /// ```
     #[must_use]
     pub fn to(self, destination: &str) -> Self {
         Self { body: self.body.with(|extras| extras.destination = Some(destination.into())), ..self }
@@ -151,13 +118,6 @@ impl Message {
 
     /// Marks the payload as JSON. JSON is written unchanged, and not as base64. The payload is checked when the
     /// message is submitted.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::Message;
-    /// let message = Message::after("tea", Duration::from_secs(180), "[1, 2]").json();
-    /// assert!(message.is_json());
-    /// ```
     #[must_use]
     pub fn json(mut self) -> Self {
         self.body.is_json = true;
@@ -165,84 +125,42 @@ impl Message {
     }
 
     /// The id.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::Message;
-    /// assert_eq!(Message::after("tea", Duration::ZERO, "ready").id(), "tea");
-    /// ```
     #[must_use]
     pub fn id(&self) -> &str {
         self.body.id()
     }
 
     /// The key, if the message has one.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::Message;
-    /// assert_eq!(Message::after("tea", Duration::ZERO, "ready").key(), None);
-    /// ```
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.body.key()
     }
 
     /// The payload.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::Message;
-    /// assert_eq!(Message::after("tea", Duration::ZERO, [1, 2]).payload(), [1, 2]);
-    /// ```
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         self.body.payload()
     }
 
     /// Whether the payload is JSON.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::Message;
-    /// assert!(!Message::after("tea", Duration::ZERO, "[1, 2]").is_json());
-    /// ```
     #[must_use]
     pub fn is_json(&self) -> bool {
         self.body.is_json()
     }
 
     /// When the message is due, in milliseconds since 1970.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::Message;
-    /// # use std::time::{Duration, UNIX_EPOCH};
-    /// assert_eq!(Message::at("tea", UNIX_EPOCH + Duration::from_secs(5), "ready").due_ms(), 5_000);
-    /// ```
     #[must_use]
     pub fn due_ms(&self) -> i64 {
         self.due_ms
     }
 
     /// When the message expires, in milliseconds since 1970. After this time it is not delivered.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::Message;
-    /// assert_eq!(Message::after("tea", Duration::ZERO, "ready").expires_ms(), None);
-    /// ```
     #[must_use]
     pub fn expires_ms(&self) -> Option<i64> {
         self.body.expires_ms()
     }
 
     /// The trace and the span in which the message was made.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::Message;
-    /// assert_eq!(Message::after("tea", Duration::ZERO, "ready").traceparent(), None);
-    /// ```
     #[must_use]
     pub fn traceparent(&self) -> Option<&str> {
         self.body.traceparent()

@@ -5,6 +5,16 @@ use std::time::{Duration, SystemTime};
 use super::{Body, Message, ms_of, now_ms};
 use crate::message::recurrence::{Missed, NEVER_MS, Recurrence, Rule};
 
+/// Messages that recur.
+///
+/// ```
+/// # use std::time::{Duration, UNIX_EPOCH};
+/// # use tickwheel_delivery::{Message, Missed};
+/// let report = Message::cron("report", "30 9 * * MON-FRI", "Europe/Berlin", "write it");
+/// let first = UNIX_EPOCH + Duration::from_secs(1_900_000_000);
+/// let beat = Message::every("beat", Duration::from_secs(60), "tick").starting_at(first).when_missed(Missed::Last);
+/// assert!(report.recurs() && beat.recurs());
+/// ```
 impl Message {
     /// A message that recurs every `interval`. The first occurrence is due one interval after this call. Each
     /// occurrence is a message of its own with the id `ID@DUE`; once the wall clock was stepped N times, `ID@DUE#N`.
@@ -12,13 +22,6 @@ impl Message {
     ///
     /// If the same name is submitted again with other content, the new message takes the place of the old one. A
     /// cancel ends the message.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::Message;
-    /// let message = Message::every("beat", Duration::from_secs(60), "tick");
-    /// assert_eq!((message.id(), message.recurs()), ("beat", true));
-    /// ```
     #[must_use]
     pub fn every(id: &str, interval: Duration, payload: impl AsRef<[u8]>) -> Self {
         let every = i64::try_from(interval.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
@@ -29,12 +32,6 @@ impl Message {
     /// A message that recurs by a cron pattern, in a time zone of the IANA database. A pattern has five fields, or
     /// six with the seconds first. The engine checks it when the message is submitted. All else is as for
     /// [`Message::every`].
-    ///
-    /// ```
-    /// # use tickwheel_delivery::Message;
-    /// let message = Message::cron("report", "30 9 * * MON-FRI", "Europe/Berlin", "write it");
-    /// assert!(message.recurs());
-    /// ```
     #[must_use]
     pub fn cron(id: &str, pattern: &str, tz: &str, payload: impl AsRef<[u8]>) -> Self {
         Self::recurring(id, Rule::Cron { cron: pattern.into(), tz: tz.into() }, now_ms(), payload.as_ref())
@@ -42,13 +39,6 @@ impl Message {
 
     /// Sets the start: the first occurrence is due at `first`, or at the pattern's first time from then on. The first
     /// occurrence is made however late it is. Does nothing for a message that comes once.
-    ///
-    /// ```
-    /// # use std::time::{Duration, UNIX_EPOCH};
-    /// # use tickwheel_delivery::Message;
-    /// let first = UNIX_EPOCH + Duration::from_secs(1_900_000_000);
-    /// assert!(Message::every("beat", Duration::from_secs(60), "tick").starting_at(first).recurs());
-    /// ```
     #[must_use]
     pub fn starting_at(self, first: SystemTime) -> Self {
         let from_ms = ms_of(first);
@@ -57,24 +47,12 @@ impl Message {
 
     /// Sets what happens to missed occurrences. An occurrence is missed if the one before has no outcome in time, or
     /// if nothing runs. Does nothing for a message that comes once.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::{Message, Missed};
-    /// assert!(Message::every("beat", Duration::from_secs(60), "tick").when_missed(Missed::Last).recurs());
-    /// ```
     #[must_use]
     pub fn when_missed(self, missed: Missed) -> Self {
         self.with_recurrence(|it| Recurrence { missed, ..it })
     }
 
     /// Whether the message recurs.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::Message;
-    /// assert!(!Message::after("tea", Duration::ZERO, "ready").recurs());
-    /// ```
     #[must_use]
     pub fn recurs(&self) -> bool {
         self.body.recurrence().is_some()

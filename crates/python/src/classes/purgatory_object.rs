@@ -48,7 +48,6 @@ impl PurgatoryParts {
     /// No thread can check a key any more.
     pub(super) fn abandon(&self, py: Python<'_>) {
         let on_error = &self.native.environment.on_error;
-        on_error.owner_is_gone(py);
         self.native.abandon(&PythonHost::new(py));
         on_error.drop_callee(py); // operations that wait for their deadline have a reference of their own
     }

@@ -146,15 +146,7 @@ impl SystemTimer {
         }
     }
 
-    /// Accept no more tasks, run what is due by now, and return the tasks that are still pending, in order.
-    ///
-    /// `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. With
-    /// `wait_pending=True` it first waits until nothing is pending, as a pool of the standard library does; a periodic
-    /// task is pending until it is cancelled, but not while a coroutine of it runs: the wait may end then, and the
-    /// series with it. A series whose call runs at a shutdown ends with that call, and is in no list. Inside a callback
-    /// of this timer the call waits for nothing, nor in a signal handler or a destructor that interrupts a shutdown of
-    /// the same thread, nor on the thread of an executor's loop: `await timer.aclose()` there; `wait_pending=True`
-    /// is a `RuntimeError`. The list stays in `unfinished`. A second call is allowed.
+    // `help` shows the docstring of `Timer`.
     #[pyo3(
         signature = (timeout_ms=None, *, wait_pending=Omittable::OMITTED),
         text_signature = "($self, timeout_ms=None, *, wait_pending=False)"

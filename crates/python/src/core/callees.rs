@@ -91,7 +91,6 @@ impl Callees {
     /// The `Timer` object was freed, so no object shows the callees to the collector any more. The timer drops them
     /// with its last entry.
     pub(crate) fn timer_object_was_freed(&self, py: Python<'_>) {
-        self.on_error.owner_is_gone(py);
         self.is_timer_object_gone.with(py, |is_timer_object_gone| *is_timer_object_gone = true);
         if self.use_counts(py).open_entries == 0 {
             self.drop_callees(py);
@@ -100,7 +99,6 @@ impl Callees {
 
     /// The collector clears the `Timer` object.
     pub(crate) fn clear(&self, py: Python<'_>, drops_callees: bool) {
-        self.on_error.owner_is_gone(py);
         if drops_callees {
             self.drop_callees(py);
         }

@@ -167,16 +167,9 @@ impl PeriodicTask {
         Self::call(slf, None)
     }
 
-    /// Whether it was cancelled.
-    #[getter]
-    fn is_cancelled(slf: &Bound<'_, Self>) -> bool {
-        // The mark of the task is gone for a moment if a cancel meets the end of a call.
-        slf.get().series.with(slf.py(), |series| series.was_cancelled) || slf.as_super().get().is_cancelled(slf.py())
-    }
-
-    /// As `is_cancelled`: the name that asyncio has for it.
     fn cancelled(slf: &Bound<'_, Self>) -> bool {
-        Self::is_cancelled(slf)
+        // The mark of the task is gone for a moment if a cancel meets the end of a call.
+        slf.get().series.with(slf.py(), |series| series.was_cancelled) || slf.as_super().get().cancelled(slf.py())
     }
 
     /// End it. `True` for the first cancel of one that goes on: no call begins after it. O(1).

@@ -98,13 +98,7 @@ impl TimerTask {
     }
 
     /// Whether it was cancelled, and not added since.
-    #[getter]
-    pub(super) fn is_cancelled(&self, py: Python<'_>) -> bool {
-        self.cancelled(py)
-    }
-
-    /// As `is_cancelled`: the name that asyncio has for it.
-    fn cancelled(&self, py: Python<'_>) -> bool {
+    pub(super) fn cancelled(&self, py: Python<'_>) -> bool {
         self.fields.with(py, |fields| fields.is_cancelled())
     }
 

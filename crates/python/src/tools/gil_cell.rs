@@ -1,6 +1,6 @@
 //! State that the GIL guards, and objects that the garbage collector skips.
 //!
-//! Unsafe code, as in `arrow.rs`, `arrow_stream.rs`, `function_parts.rs` and `fork.rs`. It is needed because a
+//! Unsafe code, as in `arrow.rs`, `function_parts.rs` and `fork.rs`. It is needed because a
 //! lock in every task would take eight bytes and, at each of about four accesses, cost as much as the timer's own lock;
 //! and pyo3 has no safe way to take an object off the collector's lists. Each of the three places says why it is sound.
 #![expect(unsafe_code, reason = "the GIL is the lock, and the collector's lists are C")]

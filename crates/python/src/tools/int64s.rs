@@ -6,7 +6,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::tools::arrow;
-use crate::tools::arrow_stream;
 use crate::tools::describe::type_and_value;
 use crate::tools::made_once::intern;
 
@@ -25,7 +24,7 @@ pub(crate) fn read_if_array(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Re
         return arrow::int64s(value, what).map(Ok);
     }
     if value.hasattr(intern!(py, "__arrow_c_stream__"))? {
-        return arrow_stream::int64s(value, what).map(Ok);
+        return arrow::int64s_of_stream(value, what).map(Ok);
     }
     let view = match PyMemoryView::from(value) {
         Ok(view) => view,

@@ -3,7 +3,6 @@
 
 pub(crate) mod args;
 pub(crate) mod arrow;
-pub(crate) mod arrow_stream;
 pub(crate) mod describe;
 pub(crate) mod errors;
 pub(crate) mod finalizing;

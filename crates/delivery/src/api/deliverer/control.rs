@@ -16,25 +16,57 @@ use crate::run::settings::check_destination;
 use crate::sinks::Verdict;
 
 /// Control.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use tickwheel_delivery::{Answer, Deliverer, Destination, Message, NamedSettings, Verdict};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let to = Destination::function(|_| Verdict::Delivered);
+/// let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+/// let minute = Duration::from_secs(60);
+/// deliverer.put(Message::after("tea", minute, "ready").with_key("kitchen"))?;
+/// assert_eq!(deliverer.state(Some("kitchen"), "tea")?, Answer::Waiting);
+/// assert_eq!(deliverer.reschedule(Some("kitchen"), "tea", SystemTime::now() + 2 * minute)?, Answer::Rescheduled);
+/// assert_eq!(deliverer.cancel(Some("kitchen"), "tea")?, Answer::Cancelled);
+/// assert_eq!(deliverer.cancel(None, "tea")?, Answer::Unknown); // another message: it has no key
+///
+/// let after_a_pause = |text| Message::after("search", minute, text);
+/// let at_latest = Some(10 * minute);
+/// assert_eq!(deliverer.replace(after_a_pause("tick"), at_latest)?, Answer::Accepted);
+/// assert_eq!(deliverer.replace(after_a_pause("tickwheel"), at_latest)?, Answer::Replaced);
+/// assert_eq!(deliverer.requeue(None, "search")?, Answer::Waiting); // it is no dead letter
+/// assert_eq!(deliverer.again("search")?, Answer::Waiting); // its first attempt is still to come
+/// assert_eq!(deliverer.again_key("kitchen")?, Answer::Unknown); // nothing of this key fails
+///
+/// deliverer.pause()?;
+/// assert_eq!(deliverer.pause_key("kitchen")?, Answer::Paused);
+/// deliverer.put(Message::after("cake", Duration::ZERO, "done").with_key("kitchen"))?;
+/// deliverer.resume()?;
+/// assert_eq!(deliverer.state(Some("kitchen"), "cake")?, Answer::Waiting); // its key is still paused
+/// deliverer.resume_key("kitchen")?;
+/// deliverer.cancel(None, "search")?;
+/// assert!(deliverer.wait_until_empty(minute)?);
+/// # deliverer.close(None)?;
+///
+/// // Named destinations are webhooks.
+/// let deliverer = Deliverer::open(folder.path().join("hooks.db"), Destination::named())?;
+/// let settings = NamedSettings { url: "https://acme.example/hooks".into(), ..NamedSettings::default() };
+/// assert_eq!(deliverer.set_destination("acme", &settings)?, Answer::Accepted);
+/// assert_eq!(deliverer.put(Message::after("tea", minute, "ready").to("acme"))?, Answer::Accepted);
+/// assert_eq!(deliverer.put(Message::after("tea", minute, "ready").to("nobody"))?, Answer::Refused);
+/// assert_eq!(deliverer.destinations()?.len(), 1);
+/// assert_eq!(deliverer.remove_destination("acme", false)?, Answer::Refused); // it has a message
+/// assert_eq!(deliverer.test_destination("nobody")?, None);
+/// # deliverer.close(None)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 impl Deliverer {
     /// Cancels a message, and returns once the cancel is on disk.
     ///
     /// [`Answer::Cancelled`]: the message will not be sent. [`Answer::Delivered`], [`Answer::Dead`]: too late.
     /// [`Answer::Delivering`]: it is being sent, or a send was tried. [`Answer::Unknown`]: the store does not know the
     /// message yet; it is cancelled when it comes.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// deliverer.put(Message::after("tea", Duration::from_secs(60), "ready").with_key("kitchen"))?;
-    /// assert_eq!(deliverer.cancel(Some("kitchen"), "tea")?, Answer::Cancelled);
-    /// assert_eq!(deliverer.cancel(None, "tea")?, Answer::Unknown); // another message: it has no key
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     /// [`DeliveryError::Usage`] if no message can have this name. Otherwise the error that ended the run.
@@ -44,18 +76,6 @@ impl Deliverer {
     }
 
     /// Returns the state of a message: an answer of [`cancel`](Deliverer::cancel), or [`Answer::Waiting`].
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// deliverer.put(Message::after("tea", Duration::from_secs(60), "ready"))?;
-    /// assert_eq!(deliverer.state(None, "tea")?, Answer::Waiting);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     /// [`DeliveryError::Usage`] if no message can have this name. Otherwise the error that ended the run.
@@ -67,20 +87,6 @@ impl Deliverer {
     /// Sets a named destination, for the next send of each message that names it: [`Answer::Accepted`], or
     /// [`Answer::Replaced`] if there was one of this name. The store keeps it, with its secrets. Each has its own limits,
     /// and is down, slow or paused by itself.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, NamedSettings};
-    /// # let folder = tempfile::tempdir()?;
-    /// let deliverer = Deliverer::open(folder.path().join("reminders.db"), Destination::named())?;
-    /// let settings = NamedSettings { url: "https://acme.example/hooks".into(), ..NamedSettings::default() };
-    /// assert_eq!(deliverer.set_destination("acme", &settings)?, Answer::Accepted);
-    /// let tea = Message::after("tea", Duration::from_secs(60), "ready");
-    /// assert_eq!(deliverer.put(tea.clone().to("acme"))?, Answer::Accepted);
-    /// assert_eq!(deliverer.put(tea.to("nobody"))?, Answer::Refused);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     /// [`DeliveryError::Usage`]: the name or a setting is not allowed, or this deliverer sends to no webhook. Otherwise the
@@ -99,15 +105,6 @@ impl Deliverer {
 
     /// The named destinations, with their settings but without their secrets. A change without secrets keeps them.
     ///
-    /// ```
-    /// # use tickwheel_delivery::{Deliverer, Destination};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), Destination::named())?;
-    /// assert!(deliverer.destinations()?.is_empty());
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     /// The deliverer is closed.
     pub fn destinations(&self) -> Result<BTreeMap<String, NamedSettings>, DeliveryError> {
@@ -117,15 +114,6 @@ impl Deliverer {
     /// Removes a named destination: [`Answer::Removed`], or [`Answer::Unknown`]. [`Answer::Refused`]: it has messages. With
     /// `dead` these become dead letters, some at a time. What is being sent in this moment may still arrive.
     ///
-    /// ```
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), Destination::named())?;
-    /// assert_eq!(deliverer.remove_destination("acme", false)?, Answer::Unknown);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     /// [`DeliveryError::Usage`] if no destination can have this name. Otherwise the error that ended the run.
     pub fn remove_destination(&self, name: &str, dead: bool) -> Result<Answer, DeliveryError> {
@@ -134,15 +122,6 @@ impl Deliverer {
 
     /// Sends a test message to a named destination, without the store: its key and its id are `test`. Returns what came back,
     /// and how long it took; `None` if no destination has this name.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Deliverer, Destination};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), Destination::named())?;
-    /// assert_eq!(deliverer.test_destination("acme")?, None);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     /// The deliverer is closed, or the system gives no thread.
@@ -154,19 +133,6 @@ impl Deliverer {
     /// Gives a waiting message another due time, rounded up to the millisecond: [`Answer::Rescheduled`], or the reason
     /// why it is too late. The attempts so far still count. If other messages of the key are due in the same
     /// millisecond, this message is sent last.
-    ///
-    /// ```
-    /// # use std::time::{Duration, SystemTime};
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// deliverer.put(Message::after("tea", Duration::from_secs(60), "ready"))?;
-    /// let later = SystemTime::now() + Duration::from_secs(120);
-    /// assert_eq!(deliverer.reschedule(None, "tea", later)?, Answer::Rescheduled);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     /// [`DeliveryError::Usage`] if no message can have this name or this due time. Otherwise the error that ended the
@@ -184,20 +150,6 @@ impl Deliverer {
     /// `at_latest` limits the delay if a message is replaced again and again: the message is due at most this long
     /// after the first call of the series. A call without `at_latest` ends the series.
     ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// let after_a_pause = |text| Message::after("search", Duration::from_secs(60), text);
-    /// let at_latest = Some(Duration::from_secs(600));
-    /// assert_eq!(deliverer.replace(after_a_pause("tick"), at_latest)?, Answer::Accepted);
-    /// assert_eq!(deliverer.replace(after_a_pause("tickwheel"), at_latest)?, Answer::Replaced);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     /// The same as for [`put`](Deliverer::put).
     pub fn replace(&self, message: Message, at_latest: Option<Duration>) -> Result<Answer, DeliveryError> {
@@ -211,18 +163,6 @@ impl Deliverer {
     /// dead letter is gone: the store keeps the last 100,000 records. The message may have arrived before, so it is
     /// marked `redelivered`. It does not expire.
     ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// deliverer.put(Message::after("tea", Duration::from_secs(60), "ready"))?;
-    /// assert_eq!(deliverer.requeue(None, "tea")?, Answer::Waiting);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     /// [`DeliveryError::Usage`] if no message can have this name. Otherwise the error that ended the run.
     pub fn requeue(&self, key: Option<&str>, id: &str) -> Result<Answer, DeliveryError> {
@@ -235,16 +175,6 @@ impl Deliverer {
     /// of this key waits for its next attempt. [`Answer::Delivering`]: one is being sent. [`Answer::Paused`]: the key, or
     /// all sending, is paused. If all messages have one order, that order is tried, whatever the key.
     ///
-    /// ```
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// assert_eq!(deliverer.again_key("kitchen")?, Answer::Unknown);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     /// [`DeliveryError::Usage`] if no message can have this key. Otherwise the error that ended the run.
     pub fn again_key(&self, key: &str) -> Result<Answer, DeliveryError> {
@@ -254,18 +184,6 @@ impl Deliverer {
 
     /// The same for a failing message without a key. Other answers: [`Answer::Waiting`], if it waits, but not for its next
     /// attempt, and the outcomes, as for [`cancel`](Deliverer::cancel).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// deliverer.put(Message::after("tea", Duration::from_secs(60), "ready"))?;
-    /// assert_eq!(deliverer.again("tea")?, Answer::Waiting);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     /// [`DeliveryError::Usage`] if no message can have this id. Otherwise the error that ended the run.
@@ -277,21 +195,6 @@ impl Deliverer {
     /// Stops sending, also after a restart, until [`resume`](Deliverer::resume). Messages are still accepted, and wait.
     /// If a message is being sent in this moment, it still gets its outcome.
     ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// deliverer.pause()?;
-    /// deliverer.put(Message::after("tea", Duration::ZERO, "ready"))?;
-    /// assert_eq!(deliverer.state(None, "tea")?, Answer::Waiting);
-    /// deliverer.resume()?;
-    /// assert!(deliverer.wait_until_empty(Duration::from_secs(60))?);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     /// The error that ended the run.
     pub fn pause(&self) -> Result<(), DeliveryError> {
@@ -299,16 +202,6 @@ impl Deliverer {
     }
 
     /// Ends the pause: messages that are due are sent.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Deliverer, Destination, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// deliverer.resume()?;
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     /// The error that ended the run.
@@ -321,21 +214,6 @@ impl Deliverer {
     /// when it is sent later. The answer is [`Answer::Refused`] if all messages have one order, or if 10,000 keys are
     /// paused already.
     ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// assert_eq!(deliverer.pause_key("kitchen")?, Answer::Paused);
-    /// deliverer.put(Message::after("tea", Duration::ZERO, "ready").with_key("kitchen"))?;
-    /// assert_eq!(deliverer.state(Some("kitchen"), "tea")?, Answer::Waiting);
-    /// deliverer.resume_key("kitchen")?;
-    /// assert!(deliverer.wait_until_empty(Duration::from_secs(60))?);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     /// [`DeliveryError::Usage`] if no message can have this key. Otherwise the error that ended the run.
     pub fn pause_key(&self, key: &str) -> Result<Answer, DeliveryError> {
@@ -344,16 +222,6 @@ impl Deliverer {
     }
 
     /// Ends the pause of this key: its messages that are due are sent.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Deliverer, Destination, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// deliverer.resume_key("kitchen")?;
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     /// The same as for [`pause_key`](Deliverer::pause_key).

@@ -15,24 +15,37 @@ use crate::message::parsed::Parsed;
 use crate::message::{Message, checked};
 
 /// Submitting.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
+/// # let folder = tempfile::tempdir()?;
+/// # let to = Destination::function(|_| Verdict::Delivered);
+/// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+/// let hour = Duration::from_secs(3_600);
+/// assert_eq!(deliverer.put(Message::after("tea", hour, "ready"))?, Answer::Accepted);
+/// assert_eq!(deliverer.put(Message::after("tea", hour, "ready"))?, Answer::Duplicate);
+/// assert_eq!(deliverer.put(Message::after("tea", hour, "cold"))?, Answer::Conflict);
+///
+/// let receipt = deliverer.submit((0..1_000).map(|n| Message::after(&format!("{n}"), hour, "").with_key("bulk")))?;
+/// assert!(receipt.answers()?.iter().all(|answer| *answer == Ok(Answer::Accepted)));
+///
+/// let lines = br#"
+///     {"id": "cake", "delay_ms": 60000, "payload": "ready"}
+///     {"id": "eggs"}
+///     {"id": "cake", "op": "cancel"}
+/// "#;
+/// let answers = deliverer.submit_ndjson(lines)?.answers()?;
+/// assert_eq!((&answers[0], &answers[2]), (&Ok(Answer::Accepted), &Ok(Answer::Cancelled)));
+/// assert_eq!(answers[1].as_ref().unwrap_err().reason, "due is missing");
+/// assert!(deliverer.submit_arrow(b"no stream").is_err());
+/// # deliverer.close(None)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 impl Deliverer {
     /// Accepts a message, and returns once it is on disk: [`Answer::Accepted`], [`Answer::Duplicate`],
     /// [`Answer::Conflict`], or [`Answer::Cancelled`] if a cancel came before it. Each call costs one commit; all
     /// messages of one [`submit`](Deliverer::submit) share a commit.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// let hour = Duration::from_secs(3_600);
-    /// assert_eq!(deliverer.put(Message::after("tea", hour, "ready"))?, Answer::Accepted);
-    /// assert_eq!(deliverer.put(Message::after("tea", hour, "ready"))?, Answer::Duplicate);
-    /// assert_eq!(deliverer.put(Message::after("tea", hour, "cold"))?, Answer::Conflict);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     /// [`DeliveryError::Usage`] if the message is not valid. For example, its name is empty or longer than 1 MiB, its
@@ -46,20 +59,6 @@ impl Deliverer {
     /// Accepts messages, and does not wait for the disk. Each message has its own answer: see [`Receipt::answers`].
     ///
     /// If some thousand other messages are queued, the call waits until there is room.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// let hour = Duration::from_secs(3_600);
-    /// let receipt = deliverer.submit((0..1_000).map(|n| Message::after(&format!("{n}"), hour, "").with_key("bulk")))?;
-    /// assert!(receipt.answers()?.iter().all(|answer| *answer == Ok(Answer::Accepted)));
-    /// assert_eq!(deliverer.len(), 1_000);
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     /// The error that ended the run.
@@ -77,24 +76,6 @@ impl Deliverer {
     /// also have `expires` and `traceparent`. A cancel has `"op": "cancel"`, `id` and `key`. A reschedule has
     /// `"op": "reschedule"`, `id`, `key`, and `due` or `delay_ms`.
     ///
-    /// ```
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// let lines = br#"
-    ///     {"id": "tea", "delay_ms": 60000, "payload": "ready"}
-    ///     {"id": "cake"}
-    ///     {"id": "tea", "op": "cancel"}
-    /// "#;
-    /// let answers = deliverer.submit_ndjson(lines)?.answers()?;
-    /// assert_eq!(answers[0], Ok(Answer::Accepted));
-    /// assert_eq!(answers[1].as_ref().unwrap_err().reason, "due is missing");
-    /// assert_eq!(answers[2], Ok(Answer::Cancelled));
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
     /// # Errors
     /// The error that ended the run.
     pub fn submit_ndjson(&self, lines: &[u8]) -> Result<Receipt, DeliveryError> {
@@ -111,16 +92,6 @@ impl Deliverer {
 
     /// Does the same as [`submit_ndjson`](Deliverer::submit_ndjson) for the rows of an Arrow IPC stream. The columns
     /// have the names of the NDJSON members. A `due` may also be a timestamp with a zone.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Deliverer, Destination, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// assert!(deliverer.submit_arrow(b"no stream").is_err());
-    /// # deliverer.close(None)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     ///
     /// # Errors
     /// [`DeliveryError::Usage`] if the bytes are not such a stream. Otherwise the error that ended the run.

@@ -58,7 +58,7 @@ fn what_waits_and_what_is_set_is_there_after_a_restart_and_a_change_is_true_for_
     }
     deliverer.close(None).unwrap();
     assert!(Deliverer::open(&store, Destination::standard_output()).is_err(), "it would go to the wrong place");
-    let deliverer = here().open(&store, Destination::http(&before.url()).unwrap()).unwrap();
+    let deliverer = here().open(&store, Destination::webhook(Webhook::to(&before.url()).unwrap())).unwrap();
     assert_eq!(deliverer.destinations().unwrap()["here"].url, before.url());
     assert_eq!(deliverer.set_destination("here", &at(&after)).unwrap(), Answer::Replaced);
     wait_until("all have arrived", || after.count() == 20);
