@@ -24,9 +24,13 @@ pub struct DestinationMeasures {
     pub name: Option<String>,
     /// Messages that have arrived.
     pub delivered: u64,
+    /// Those among them that were sent more than a second after they were due.
+    pub late: u64,
+    /// How late all of them were together, in microseconds.
+    pub lateness_us: u64,
     /// Attempts that failed, also those that do not count.
     pub failed: u64,
-    /// 1 if it is down; of the others, how many are.
+    /// 1 if it is down and not paused; of the others, how many are.
     pub down: u64,
     /// 1 if it is paused; of the others, how many are.
     pub paused: u64,
@@ -84,6 +88,8 @@ impl Engine {
             let sum = |of: fn(&Tally) -> u64| others.iter().map(|(_, it)| of(it)).sum();
             let rest = DestinationMeasures {
                 delivered: sum(|it| it.delivered),
+                late: sum(|it| it.late),
+                lateness_us: sum(|it| it.lateness_us),
                 failed: sum(|it| it.failed),
                 down: sum(|it| u64::from(it.down.is_some())),
                 ..DestinationMeasures::default()
@@ -99,6 +105,8 @@ impl Engine {
             found.push(DestinationMeasures {
                 name: Some(it.name.to_string()),
                 delivered: it.delivered,
+                late: it.late,
+                lateness_us: it.lateness_us,
                 failed: it.failed,
                 down: u64::from(it.down.is_some()),
                 paused: u64::from(is_paused),
@@ -116,6 +124,7 @@ impl Engine {
         let at_ms = |found: &Option<(u64, Box<str>)>| found.as_ref().map(|(at_us, _)| self.epoch_ms(*at_us));
         DestinationAnswers {
             delivered: it.delivered,
+            late: it.late,
             failed: it.failed,
             last_error: text(&it.last_error),
             last_error_ms: at_ms(&it.last_error),

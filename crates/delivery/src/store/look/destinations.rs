@@ -29,7 +29,7 @@ pub struct DestinationCounts {
     pub all: u64,
     /// To how many nothing is sent, as they are set.
     pub paused: u64,
-    /// `None`: only the process that delivers knows.
+    /// How many others are down. `None`: only the process that delivers knows.
     pub down: Option<u64>,
 }
 
@@ -61,13 +61,15 @@ pub struct DestinationSeen {
 pub struct DestinationAnswers {
     /// Messages that have arrived.
     pub delivered: u64,
+    /// Those among them that were sent more than a second after they were due.
+    pub late: u64,
     /// Attempts that failed, also those that do not count.
     pub failed: u64,
     /// Why the last attempt that failed did.
     pub last_error: Option<String>,
     /// When that was.
     pub last_error_ms: Option<i64>,
-    /// Since when it is down.
+    /// Since when it is down, unless it is paused.
     pub down_since_ms: Option<i64>,
     /// Why.
     pub down_reason: Option<String>,
