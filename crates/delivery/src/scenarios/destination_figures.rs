@@ -151,7 +151,7 @@ fn a_failed_or_cut_off_send_is_told_with_its_destination__d15_d23() {
 
 #[test]
 fn what_waits_in_the_store_for_a_later_try_is_seen__d15_d23() {
-    let world = world(Settings::default(), &["gone"]);
+    let world = world(Settings::default(), &["gone", "a", "b"]);
     world.give((0..30).map(|number| later("gone", &number.to_string(), 0)).collect());
     let no = |_: &Delivery| Verdict::Refused("no".to_owned());
     world.pass_ms(60_000, no); // what is tried again later has left memory
@@ -164,6 +164,8 @@ fn what_waits_in_the_store_for_a_later_try_is_seen__d15_d23() {
         .with_store(|store| store.next_tried_ms(store.destination("gone").unwrap().share, i64::MIN))
         .unwrap();
     assert_eq!(next_ms, first_ms.unwrap());
+    let (_, found) = world.engine.destination_figures(None, 2).unwrap();
+    assert_eq!(names(&found), ["gone", "a"], "what is overdue comes first");
     let (_, measures) = world.engine.destination_measures(9).unwrap();
     assert_eq!(measures[0].overdue_ms, world.wall_ms() - START_MS);
 }

@@ -3,15 +3,11 @@
 //! As in `looking.rs`, memory is looked through in parts, and the store is read by a connection of its own. So neither the
 //! senders nor the writer wait.
 
-use rustc_hash::FxHashSet;
-
 use super::Engine;
 use crate::base::error::DeliveryError;
 use crate::due::tallies::Tally;
 use crate::due::window::State;
-use crate::store::look::destinations::{
-    DestinationAnswers, DestinationCounts, DestinationSeen, Near, NearByShare, longest_first,
-};
+use crate::store::look::destinations::{DestinationAnswers, DestinationCounts, DestinationSeen, Near, NearByShare};
 use crate::store::look::snapshot::Snapshot;
 
 /// The label that the metrics give to all others: one that has this name is among them.
@@ -56,11 +52,8 @@ impl Engine {
     ) -> Result<(DestinationCounts, Vec<DestinationSeen>), DeliveryError> {
         let now_ms = self.wall_ms();
         let near = self.near_by_share(now_ms);
-        let due = near.iter().filter_map(|(share, it)| Some((*share, it.first_due_ms?)));
-        let mut first: Vec<i64> = self.lock_dispatcher().tallies.down().iter().copied().take(limit).collect();
-        let down: FxHashSet<i64> = first.iter().copied().collect();
-        first.extend(longest_first(due, limit, now_ms).iter().filter(|share| !down.contains(share)));
-        let (counts, found) = self.snapshot()?.destinations_beside(names, first, limit, now_ms, &near)?;
+        let down: Vec<i64> = self.lock_dispatcher().tallies.down().iter().copied().take(limit).collect();
+        let (counts, found) = self.snapshot()?.destinations_beside(names, down, limit, now_ms, &near)?;
         let dispatcher = self.lock_dispatcher();
         let answers = |share| Some(self.answers_of(dispatcher.tallies.get(share)));
         let seen = found.into_iter().map(|(share, seen)| DestinationSeen { answers: answers(share), ..seen }).collect();

@@ -96,31 +96,30 @@ impl Snapshot {
         limit: usize,
         now_ms: i64,
     ) -> Result<(DestinationCounts, Vec<DestinationSeen>), DeliveryError> {
-        self.ask(|db| {
-            let counts = counts(db)?;
-            if counts.all == 0 {
-                return Ok::<_, rusqlite::Error>((counts, Vec::new()));
-            }
-            let near = near_by_share(db, now_ms)?;
-            let first = if names.is_none() { overdue_longest(db, &near, limit, now_ms)? } else { Vec::new() };
-            let shares = shares(db, names, first, limit)?;
-            let seen = shares.iter().filter_map(|share| destination(db, *share, now_ms, &near).transpose());
-            Ok((counts, seen.collect::<rusqlite::Result<_>>()?))
-        })
+        if self.destination_counts()?.all == 0 {
+            return Ok(Default::default());
+        }
+        let near = self.ask(|db| near_by_share(db, now_ms))?;
+        let (counts, found) = self.destinations_beside(names, Vec::new(), limit, now_ms, &near)?;
+        Ok((counts, found.into_iter().map(|(_, seen)| seen).collect()))
     }
 
-    /// The destinations with these names; or, without names, `limit` of them: `first`, then others by name. Each with its
-    /// number.
+    /// The destinations with these names; or, without names, `limit` of them: `first`, those whose messages are overdue for
+    /// longest, then others by name. Each with its number.
     pub(crate) fn destinations_beside(
         &self,
         names: Option<&[String]>,
-        first: Vec<i64>,
+        mut first: Vec<i64>,
         limit: usize,
         now_ms: i64,
         near: &NearByShare,
     ) -> Result<(DestinationCounts, Vec<(i64, DestinationSeen)>), DeliveryError> {
         self.ask(|db| {
             let mut found = Vec::new();
+            if names.is_none() && first.len() < limit {
+                let overdue = overdue_longest(db, near, limit, now_ms)?;
+                first.extend(overdue.into_iter().filter(|share| !first.contains(share)).collect::<Vec<_>>());
+            }
             for share in shares(db, names, first, limit)? {
                 found.extend(destination(db, share, now_ms, near)?.map(|seen| (share, seen)));
             }
@@ -235,18 +234,9 @@ fn overdue_longest(db: &Connection, near: &NearByShare, limit: usize, now_ms: i6
         let known = first.entry(share).or_insert(first_ms);
         *known = first_ms.min(*known);
     }
-    Ok(longest_first(first, limit, now_ms))
-}
-
-/// Those that are due, the longest first.
-pub(crate) fn longest_first(first_due_ms: impl IntoIterator<Item = (i64, i64)>, limit: usize, now_ms: i64) -> Vec<i64> {
-    let mut overdue: Vec<_> = first_due_ms
-        .into_iter()
-        .filter(|(_, due_ms)| *due_ms <= now_ms)
-        .map(|(share, due_ms)| (due_ms, share))
-        .collect();
-    overdue.sort_unstable();
-    overdue.into_iter().take(limit).map(|(_, share)| share).collect()
+    let mut overdue: Vec<_> = first.into_iter().filter(|(_, due_ms)| *due_ms <= now_ms).collect();
+    overdue.sort_unstable_by_key(|(share, due_ms)| (*due_ms, *share));
+    Ok(overdue.into_iter().take(limit).map(|(share, _)| share).collect())
 }
 
 #[cfg(test)]
