@@ -17,6 +17,8 @@ use crate::store::sql::{cached, rows};
 pub(crate) const MOST_COUNTED: u64 = 10_000;
 /// How many of its overdue messages are looked at for the next try.
 const LOOKED_AT: i64 = 1_000;
+/// How many destinations are looked at for those that are overdue for longest. Two steps of the index for each.
+const MOST_LOOKED_AT: i64 = 10_000;
 
 /// Whether a destination is paused; the index `paused_destinations` has the same text.
 const IS_PAUSED: &str = "CASE WHEN settings <> '' THEN settings ->> 'paused' END";
@@ -219,17 +221,18 @@ fn near_by_share(db: &Connection, now_ms: i64) -> rusqlite::Result<NearByShare> 
     Ok(rows(db, query, [now_ms], near)?.into_iter().collect())
 }
 
-/// The numbers of the destinations whose messages are overdue for longest.
+/// The numbers of the destinations whose messages are overdue for longest: of those in `near`, and of the first
+/// `MOST_LOOKED_AT` with a row in `waiting`.
 fn overdue_longest(db: &Connection, near: &NearByShare, limit: usize, now_ms: i64) -> rusqlite::Result<Vec<i64>> {
     let query = "
         WITH RECURSIVE shares (share) AS (
             SELECT min(share) FROM waiting WHERE share IS NOT NULL
             UNION ALL SELECT (SELECT min(share) FROM waiting w WHERE w.share > shares.share) FROM shares
-            WHERE shares.share IS NOT NULL
+            WHERE shares.share IS NOT NULL LIMIT ?
         )
         SELECT share, (SELECT min(due_ms) FROM waiting w WHERE w.share = shares.share) FROM shares
         WHERE share IS NOT NULL";
-    let mut first: FxHashMap<i64, i64> = rows(db, query, [], |row| row.try_into())?.into_iter().collect();
+    let mut first: FxHashMap<i64, i64> = rows(db, query, [MOST_LOOKED_AT], |row| row.try_into())?.into_iter().collect();
     for (share, first_ms) in near.iter().filter_map(|(share, it)| Some((*share, it.first_due_ms?))) {
         let known = first.entry(share).or_insert(first_ms);
         *known = first_ms.min(*known);
@@ -244,6 +247,22 @@ mod tests {
     use super::*;
     use crate::store::file::schema::TABLES;
     use crate::store::sql::seen;
+
+    #[test]
+    fn at_most_ten_thousand_are_looked_at_for_those_that_are_overdue_for_longest__d8_d23() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(TABLES).unwrap();
+        db.execute_batch(
+            "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 10002)
+             INSERT INTO waiting (due_ms, seq, size, share) SELECT 20000 - n, n, 0, n FROM n",
+        )
+        .unwrap();
+        let mut near = NearByShare::default();
+        assert_eq!(overdue_longest(&db, &near, 2, 20_000).unwrap(), [10_000, 9_999]);
+        near.insert(10_002, Near { first_due_ms: Some(9_998), ..Near::default() });
+        assert_eq!(overdue_longest(&db, &near, 2, 20_000).unwrap(), [10_002, 10_000]);
+        assert!(overdue_longest(&db, &NearByShare::default(), 2, 9_000).unwrap().is_empty());
+    }
 
     #[test]
     fn no_look_at_one_destination_reads_the_messages_of_another__d8_d23() {
