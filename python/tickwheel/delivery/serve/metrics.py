@@ -2,7 +2,7 @@
 
 Counters and histograms start with the process, and the engine keeps them. For a scrape the engine looks through the
 messages in memory, and counts the waiting messages in the store, up to `MOST`. A scrape takes at most some 0.1 s, and
-holds up no message.
+some 0.05 s more with a thousand named destinations. It holds up no message.
 No label has a key or an id. The first thousand named destinations have series of their own, and all others have one as
 `other`. So the number of time series is bounded.
 """
