@@ -1263,7 +1263,7 @@ class EngineMeasures:
     commit_durations: Final[_Buckets]
     last_commit_ms: Final[int]
     commit_running_us: Final[int]
-    destination_changed_ms: Final[int]
+    destination_changed_ms: Final[int | None]
     states: Final[list[tuple[str, int]]]
     blocked_keys: Final[list[tuple[str, int]]]
     keys_in_doubt: Final[int]

@@ -203,10 +203,19 @@ def _print_destinations(found: "StoreStatus") -> None:
     say("")
     say(f"destinations, and {more:,} more:" if more else "destinations:")
     rows = [
-        (it.name, _state(it, found.at), it.waiting, it.overdue, it.rate, _retry(it, found.at), it.last_error)
+        (
+            it.name,
+            _state(it, found.at),
+            it.waiting,
+            it.overdue,
+            _part_late(it),
+            it.rate,
+            _retry(it, found.at),
+            it.last_error,
+        )
         for it in destinations
     ]
-    print_table(("name", "state", "waiting", "overdue", "rate", "next try", "last error"), rows, None)
+    print_table(("name", "state", "waiting", "overdue", "late", "rate", "next try", "last error"), rows, None)
 
 
 def _counts(found: "Destinations") -> str | None:
@@ -218,6 +227,10 @@ def _counts(found: "Destinations") -> str | None:
 
 def _state(found: "DestinationSeen", at: str) -> str:
     return found.state if found.down_since is None else f"{found.state} for {_span(found.down_since, at)}"
+
+
+def _part_late(found: "DestinationSeen") -> str | None:
+    return f"{found.late:,} of {found.delivered:,}" if found.delivered else None
 
 
 def _retry(found: "DestinationSeen", at: str) -> str | None:

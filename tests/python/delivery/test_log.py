@@ -126,7 +126,7 @@ def test_a_message_that_is_cut_off_again_and_again_is_told_at_the_tenth_time__D1
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level("WARNING", "tickwheel.delivery"):
-        log_events([("cut off", None, "a", 1, times) for times in range(1, 21)])
+        log_events([("cut off", None, None, "a", 1, times) for times in range(1, 21)])
     assert [record.getMessage() for record in caplog.records] == 2 * ["message 'a' was cut off: no answer in time"], (
         "the first and the tenth; that it failed ten times in a row is a line of its own"
     )
@@ -140,4 +140,20 @@ def test_the_destination_that_is_down_is_named__D15_D23(caplog: pytest.LogCaptur
         "the destination is up again, after 20 ms",
         "the destination acme is down: 504",
         "the destination acme counts as up after 30 ms: no message waits for it any more",
+    ]
+
+
+def test_a_message_is_told_with_the_destination_that_it_names__D15_D23(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING", "tickwheel.delivery"):
+        log_events([("cut off", "acme", "k", "a", 1, 1)])
+        with DeliveryQueue(tmp_path / "s.db", handlers={"email": refuse}, max_attempts=1) as queue:
+            queue.put("b", due=10**12, destination="email")
+            assert queue.wait_until_empty(30)
+    why = "ValueError: no such mailbox"
+    assert [record.getMessage() for record in caplog.records] == [
+        "message 'a' of key 'k' to acme was cut off: no answer in time",
+        f"message 'b' to email failed for the first time: {why}",
+        f"dead letter of message 'b' to email: gave up after 1 attempt: {why}",
     ]

@@ -8,24 +8,29 @@ import pytest
 from playwright.sync_api import expect
 
 from delivery.serve.conftest import Served
-from delivery.serve.test_seen_destinations import put, set_destination
+from delivery.serve.test_seen_destinations import FAR_MS, put, set_destination
 from tickwheel._native import Destination
 
 from .conftest import Open, url
 
 pytestmark = pytest.mark.timeout(90)
+NOWHERE = "http://127.0.0.1:1/"
 
 
 def test_those_that_need_the_reader_come_first_with_their_error__D14_D23(tmp_path: Path, open_page: Open) -> None:
     with closing(Served(tmp_path, to=Destination.named())) as served, socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         page = open_page(url(served))
-        expect(page.locator("#tile-destination")).to_contain_text("Up")
+        tile, link = page.locator("#tile-destination"), page.get_by_role("link", name="Destinations", exact=True)
+        expect(tile).to_contain_text("Noneeach message has to name one, and none is set")
+        expect(page.locator("#status")).to_have_text("Delivering.")
         expect(page.locator("#destinations")).to_be_hidden()
+        expect(link).to_be_hidden()
+        expect(page.get_by_label("to destination")).to_be_hidden()
         set_destination(served, "acme", f"http://127.0.0.1:{nobody.getsockname()[1]}/", rate="10/s")
-        set_destination(served, "held", "http://127.0.0.1:1/", paused=True)
+        set_destination(served, "held", NOWHERE, paused=True)
         for number in range(21):
-            set_destination(served, f"idle-{number}", "http://127.0.0.1:1/")
+            set_destination(served, f"idle-{number}", NOWHERE)
         put(served, "acme", 6)
         put(served, "held", 2)
         rows = page.locator("#destination-rows tr")
@@ -40,4 +45,60 @@ def test_those_that_need_the_reader_come_first_with_their_error__D14_D23(tmp_pat
         expect(rows).to_have_count(20)
         words = "There are 23: 1 down, 1 paused. Here are 20: first those that are down"
         expect(page.locator("#destinations-words")).to_contain_text(words)
-        expect(page.locator("#tile-destination")).to_contain_text("1 downof 23 named ones")
+        expect(tile).to_contain_text("1 downof 23 named ones")
+        link.click()
+        expect(page.locator("#destinations")).to_be_in_viewport()
+
+
+def test_from_each_one_to_its_overdue_messages_and_its_dead_letters__D14_D16_D23(
+    tmp_path: Path, open_page: Open
+) -> None:
+    with closing(Served(tmp_path, to=Destination.named())) as served:
+        set_destination(served, "held", NOWHERE, paused=True)
+        set_destination(served, "refuses", f"{NOWHERE}{{key}}")  # a message without a key is refused
+        put(served, "held", 2)
+        put(served, "held", 3, FAR_MS)
+        put(served, "refuses", 3)
+        page = open_page(url(served))
+        rows = page.locator("#rows tbody tr")
+        page.get_by_role("link", name="dead letters of refuses").click()
+        expect(rows).to_have_count(3)
+        expect(rows.nth(0)).to_contain_text("dead; to refuses")
+        expect(page.locator("#answer")).to_have_text("3 dead letters.")
+        page.get_by_role("link", name="2 overdue messages of held").click()
+        expect(rows).to_have_count(2)
+        expect(rows.nth(0).locator("a")).to_have_text("held 1700000000000 0")
+        named = page.get_by_label("to destination")
+        expect(named).to_have_value("held")
+        page.get_by_label("due before").fill("")
+        page.get_by_role("button", name="Show the list").click()
+        expect(rows).to_have_count(5)
+        page.get_by_label("List").select_option("delivered")
+        expect(named).to_be_hidden()
+        page.get_by_role("button", name="Show the list").click()
+        expect(page.locator("#answer")).to_have_text("There are no such messages.")
+        page.get_by_role("link", name="Dead letters", exact=True).click()
+        expect(named).to_have_value("")
+        expect(rows).to_have_count(3)
+        page.get_by_role("link", name="dead letters of held").click()
+        expect(page.locator("#answer")).to_have_text("There are no such dead letters.")
+        page.get_by_role("link", name="dead letters of refuses").click()
+        expect(rows).to_have_count(3)
+        set_destination(served, "refuses", NOWHERE, paused=True)
+        page.get_by_role("button", name="Try all again").click()
+        expect(page.locator("#sure-words")).to_contain_text("destination refuses")
+        page.get_by_role("button", name="Yes").click()
+        expect(page.locator("#tile-dead")).to_contain_text("Dead letters0")
+
+
+def test_a_thousand_fit_a_screen_of_390_pixels__D14_D23(tmp_path: Path, open_page: Open) -> None:
+    with closing(Served(tmp_path, to=Destination.named())) as served:
+        for number in range(1_000):
+            set_destination(served, f"customer-{number:04}-{'x' * 80}", NOWHERE, paused=number % 2 == 0)
+        page = open_page(url(served), width=390)
+        expect(page.locator("#destination-rows tr")).to_have_count(20)
+        expect(page.locator("#destinations-words")).to_contain_text("There are 1,000: 0 down, 500 paused. Here are 20")
+        expect(page.locator("#tile-destination")).to_contain_text("500 pausedof 1,000 named ones, none is down")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.get_by_role("link", name="Destinations", exact=True).click()
+        expect(page.locator("#destinations")).to_be_in_viewport()

@@ -254,7 +254,7 @@ impl Dispatcher {
             events: Vec::new(),
             feeds: Arc::default(),
             is_halted: false,
-            measures: SendMeasures { changed_us: clocks.now_us(), ..SendMeasures::default() },
+            measures: SendMeasures { changed_us: Some(clocks.now_us()), ..SendMeasures::default() },
             tallies: Tallies::default(),
             clocks,
             moments: Moments::default(),
@@ -502,6 +502,7 @@ impl Dispatcher {
         if self.to[share].is_paused && self.strikes.has_any() {
             self.unnote_waiting(Some(share));
         }
+        self.tally_state(share);
         self.has_turn_again(share);
     }
 

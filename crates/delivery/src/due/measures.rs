@@ -111,8 +111,9 @@ pub struct SendMeasures {
     pub cut_off: u64,
     /// How long a sink needed for each send.
     pub durations: Histogram,
-    /// Since when the store's own destination is up, or down, on the timer's clock.
-    pub changed_us: u64,
+    /// Since when the store's own destination is up, or down, on the timer's clock. `None`: it has none, and each message
+    /// names one.
+    pub changed_us: Option<u64>,
 }
 
 impl SendMeasures {

@@ -10,6 +10,8 @@ use crate::base::display::cut;
 
 /// How many characters of an error are kept.
 const LONGEST_ERROR: usize = 200;
+/// A message that is sent more than this after its due time is late.
+const LATE_US: i64 = 1_000_000;
 
 /// The answers of one destination. Times are on the timer's clock.
 #[derive(Clone, Debug)]
@@ -19,6 +21,10 @@ pub(crate) struct Tally {
     pub(crate) name: Arc<str>,
     /// Messages that have arrived.
     pub(crate) delivered: u64,
+    /// How many of them were late.
+    pub(crate) late: u64,
+    /// How late all of them were together.
+    pub(crate) lateness_us: u64,
     /// Attempts that failed.
     pub(crate) failed: u64,
     pub(crate) last_error: Option<(u64, Box<str>)>,
@@ -27,6 +33,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    pub(crate) fn arrives(&mut self, late_us: i64) {
+        self.delivered += 1;
+        self.late += u64::from(late_us > LATE_US);
+        self.lateness_us = self.lateness_us.saturating_add(u64::try_from(late_us).unwrap_or(0));
+    }
+
     pub(crate) fn fails(&mut self, now_us: u64, reason: &str) {
         self.failed += 1;
         self.last_error = Some((now_us, cut(reason, LONGEST_ERROR).into()));
@@ -46,7 +58,8 @@ impl Tallies {
     pub(crate) fn of(&mut self, id: i64, name: &str) -> &mut Tally {
         let place = *self.places.entry(id).or_insert_with(|| {
             let name = name.into();
-            self.all.push(Tally { id, name, delivered: 0, failed: 0, last_error: None, down: None });
+            let (delivered, late, lateness_us, failed) = (0, 0, 0, 0);
+            self.all.push(Tally { id, name, delivered, late, lateness_us, failed, last_error: None, down: None });
             self.all.len() - 1
         });
         &mut self.all[place]

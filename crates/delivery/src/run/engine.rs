@@ -431,6 +431,9 @@ impl Engine {
             writer.takes_named = named;
             writer.store.all_destinations().count()
         })?;
+        if named == TakesNamed::All {
+            self.lock_dispatcher().measures.changed_us = None;
+        }
         if named != TakesNamed::No || count == 0 {
             return Ok(());
         }

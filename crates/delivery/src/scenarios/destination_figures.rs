@@ -1,12 +1,13 @@
 //! Each named destination is seen (D15, D23).
 
 use super::destinations::{due, message, set, world};
-use super::testing::START_MS;
+use super::testing::{ByHand, START_MS};
+use crate::due::dispatcher::Event;
 use crate::due::measures::Cause;
 use crate::group::items::Item;
 use crate::run::engine::Engine;
 use crate::run::settings::Settings;
-use crate::sinks::{Delivery, Verdict};
+use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
 use crate::store::look::destinations::{DestinationCounts, DestinationSeen};
 use crate::store::look::snapshot::Snapshot;
 
@@ -64,8 +65,93 @@ fn each_is_seen_with_what_waits_and_what_it_answered__d15_d23() {
 }
 
 #[test]
+fn one_that_is_paused_does_not_count_as_down__d15_d23() {
+    let world = world(Settings::default(), &["gone", "well"]);
+    let pause = |paused: bool| world.give(vec![set("gone", &format!(r#","paused":{paused}"#))]);
+    let told = || {
+        let (counts, found) = world.engine.destination_figures(Some(&["gone".to_owned()]), 0).unwrap();
+        let (_, measured) = world.engine.destination_measures(9).unwrap();
+        let answers = found[0].answers.clone().unwrap();
+        assert_eq!(answers.down_since_ms.is_some(), answers.down_reason.is_some());
+        let down = [counts.down.unwrap(), world.engine.destinations_down() as u64, measured[0].down];
+        (down, [counts.paused, measured[0].paused], answers.down_since_ms)
+    };
+    world.give(due("gone", 20));
+    world.pass_ms(3_000, answer);
+    let since_ms = told().2;
+    assert_eq!(told(), ([1; 3], [0; 2], since_ms));
+    assert!(since_ms.is_some());
+    pause(true);
+    assert_eq!(told(), ([0; 3], [1; 2], None));
+    pause(false);
+    assert_eq!(told(), ([1; 3], [0; 2], since_ms), "the outage goes on");
+    world.pass_ms(3_000, |_| Verdict::Delivered);
+    assert_eq!(told(), ([0; 3], [0; 2], None));
+    world.give((0..6).map(|number| later("gone", &format!("again {number}"), 6_000)).collect());
+    let sends: Vec<_> = std::iter::from_fn(|| world.engine.take(1, usize::MAX, true)).collect();
+    assert_eq!(sends.len(), 6);
+    pause(true);
+    world.advance_ms(1_100);
+    for (number, deliveries) in sends {
+        world.engine.settle(number, Verdicts::Each(deliveries.iter().map(answer).collect()), None);
+    }
+    world.write();
+    assert!(world.engine.lock_dispatcher().is_any_down());
+    assert_eq!(told(), ([0; 3], [1; 2], None), "it went down while it was paused");
+    pause(false);
+    assert_eq!(told().0, [1; 3]);
+}
+
+#[test]
+fn a_store_where_each_message_names_one_has_no_other__d15_d23() {
+    let world = world(Settings::default(), &[]);
+    assert_eq!(world.engine.sends().changed_us, None);
+    let beside = ByHand::open(Settings::default());
+    beside.engine.take_named(TakesNamed::Some).unwrap();
+    assert_eq!(beside.engine.sends().changed_us, Some(0));
+}
+
+#[test]
+fn it_is_seen_which_one_is_late__d15_d23() {
+    let world = world(Settings::default(), &["late", "well"]);
+    world.give(vec![later("well", "a", 0), later("late", "b", 0)]);
+    world.deliver(answer);
+    world.advance_ms(1_500);
+    world.give(vec![later("well", "c", 500), later("late", "d", 499), later("late", "e", 0)]);
+    world.deliver(answer);
+    let seen = seen(&world.engine, &["late", "well"]).into_iter().map(|it| it.answers.unwrap());
+    assert_eq!(seen.map(|it| (it.delivered, it.late)).collect::<Vec<_>>(), [(3, 2), (2, 0)]);
+    let told = |most| world.engine.destination_measures(most).unwrap().1.into_iter();
+    let late = |most| told(most).map(|it| (it.name.unwrap_or_default(), it.late, it.lateness_us)).collect::<Vec<_>>();
+    let (well, others) = (("well".to_owned(), 0, 1_000_000), (String::new(), 2, 2_501_000));
+    assert_eq!(late(1), [well, others]);
+}
+
+#[test]
+fn a_failed_or_cut_off_send_is_told_with_its_destination__d15_d23() {
+    let world = world(Settings { sink_timeout_ms: 1_500, ..Settings::default() }, &["gone"]);
+    world.give(due("gone", 1));
+    world.deliver(answer);
+    world.give(vec![message("gone", None, "hangs", START_MS)]);
+    world.engine.take(1, usize::MAX, true).unwrap();
+    world.advance_ms(1_500);
+    let _ = world.take(); // the first one is tried again
+    let named = |it: Event| match it {
+        Event::Failed { destination, id, .. } => Some(("failed", destination.unwrap(), id)),
+        Event::CutOff { destination, id, .. } => Some(("cut off", destination.unwrap(), id)),
+        _ => None,
+    };
+    let told: Vec<_> = world.engine.take_events().into_iter().filter_map(named).collect();
+    let expected = [("failed", "gone 0000"), ("failed", "hangs"), ("cut off", "hangs")];
+    assert_eq!(told.len(), 3, "{told:?}");
+    for (what, id) in expected {
+        assert!(told.contains(&(what, "gone".to_owned(), id.to_owned())), "{told:?}");
+    }
+}
+
+#[test]
 fn what_waits_in_the_store_for_a_later_try_is_seen__d15_d23() {
-    let world = world(Settings::default(), &["gone"]);
+    let world = world(Settings::default(), &["gone", "a", "b"]);
     world.give((0..30).map(|number| later("gone", &number.to_string(), 0)).collect());
     let no = |_: &Delivery| Verdict::Refused("no".to_owned());
     world.pass_ms(60_000, no); // what is tried again later has left memory
@@ -78,6 +164,8 @@ fn what_waits_in_the_store_for_a_later_try_is_seen__d15_d23() {
         .with_store(|store| store.next_tried_ms(store.destination("gone").unwrap().share, i64::MIN))
         .unwrap();
     assert_eq!(next_ms, first_ms.unwrap());
+    let (_, found) = world.engine.destination_figures(None, 2).unwrap();
+    assert_eq!(names(&found), ["gone", "a"], "what is overdue comes first");
     let (_, measures) = world.engine.destination_measures(9).unwrap();
     assert_eq!(measures[0].overdue_ms, world.wall_ms() - START_MS);
 }

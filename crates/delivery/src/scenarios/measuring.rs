@@ -105,7 +105,7 @@ fn a_send_that_is_cut_off_is_counted_as_one_and_its_messages_as_timed_out__d15()
 fn it_is_known_since_when_the_destination_is_down_or_up__d15() {
     let retry = Retry { waits_ms: vec![1_000], ..Retry::default() };
     let world = ByHand::start(Settings { retry, ..Settings::default() });
-    let since_ms = |world: &ByHand| world.engine.epoch_ms(world.engine.sends().changed_us) - START_MS;
+    let since_ms = |world: &ByHand| world.engine.epoch_ms(world.engine.sends().changed_us.unwrap()) - START_MS;
     world.give((0..5).map(|id| due(None, &id.to_string(), 0)).collect());
     world.advance_ms(100);
     let gone = || Verdict::Unreachable { reason: "gone".to_owned(), retry_after_ms: None };

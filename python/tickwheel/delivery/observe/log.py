@@ -46,16 +46,17 @@ def log_events(events: Sequence[tuple[Any, ...]]) -> None:
     for name, *values in events:
         level, text = _EVENTS.get(name, (logging.INFO, name))
         if name == "failed":
-            key, id_, times, reason = values
-            values = [_named(key, id_), "for the first time" if times == 1 else f"{times:,} times in a row", reason]
+            destination, key, id_, times, reason = values
+            named = _named(key, id_, destination)
+            values = [named, "for the first time" if times == 1 else f"{times:,} times in a row", reason]
         elif name in ("down", "up", "up untried"):
             destination, rest = values
             values = ["" if destination is None else f" {destination}", rest]
         elif name == "cut off":
-            key, id_, messages, times = values
+            destination, key, id_, messages, times = values
             if f"{times}".strip("0") != "1":
                 continue  # it is told at the first, the tenth, the hundredth time, and so on
-            values = [_named(key, id_) + (" was" if messages == 1 else f" and {messages - 1:,} more were")]
+            values = [_named(key, id_, destination) + (" was" if messages == 1 else f" and {messages - 1:,} more were")]
         elif name == "clock stepped":
             by_ms, to_ms = values
             values = [by_ms / 1000, rfc_3339(to_ms)]
@@ -97,6 +98,7 @@ def log_letters(letters: Sequence[Letter]) -> None:
 class _Name(msgspec.Struct):
     id: str
     key: str | None = None
+    destination: str | None = None
 
 
 def subject_of(letter: Letter) -> str:
@@ -104,10 +106,10 @@ def subject_of(letter: Letter) -> str:
     with suppress(msgspec.MsgspecError, RecursionError):
         if letter.source == "delivery":  # it was given up
             name = msgspec.json.decode(letter.record, type=_Name)
-            return f"message {_named(name.key, name.id)}"
+            return f"message {_named(name.key, name.id, name.destination)}"
     return f"{letter.source}, line {letter.line}"
 
 
-def _named(key: str | None, id_: str) -> str:
+def _named(key: str | None, id_: str, destination: str | None = None) -> str:
     shown, of_key = repr(id_[:_LONGEST_NAME]), "" if key is None else f" of key {key[:_LONGEST_NAME]!r}"
-    return shown + of_key
+    return shown + of_key + ("" if destination is None else f" to {destination[:_LONGEST_NAME]}")

@@ -178,7 +178,8 @@ def figures(running: Running, now_ms: int) -> dict[str, Any]:
     size, log_size = sizes_of(running.store)
     messages, in_memory = running.engine.in_memory()
     bounds, numbers, _ = measures.lateness
-    reason = running.engine.down
+    reason, changed_ms = running.engine.down, measures.destination_changed_ms
+    destination = None if changed_ms is None else {"up": reason is None, "reason": reason, "changed_ms": changed_ms}
     return {
         "at_ms": now_ms,
         "since_ms": running.opened_ms,
@@ -188,7 +189,7 @@ def figures(running: Running, now_ms: int) -> dict[str, Any]:
         "due": waiting.due,
         "due_most": COUNTED,
         "oldest_overdue_ms": waiting.oldest_overdue_ms,
-        "destination": {"up": reason is None, "reason": reason, "changed_ms": measures.destination_changed_ms},
+        "destination": destination,
         "destinations": destinations if destinations.count else None,
         "in_doubt": in_doubt,
         "paused": running.engine.is_paused,

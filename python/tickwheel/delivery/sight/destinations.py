@@ -16,8 +16,10 @@ class DestinationSeen(msgspec.Struct, frozen=True):
     """A named destination. Times are RFC 3339 in UTC.
 
     `waiting`, `overdue`: its messages, counted up to 10,000. `next_try`: the first time at which a message that failed
-    is tried again; a destination that is down is tried each second. The fields from `down_since` on are what the
-    process that delivers has seen since its start. They are `None` if only the store was asked.
+    is tried again; a destination that is down is tried each second. One that is paused does not count as down. `late`:
+    of those that were `delivered`, how many were sent more than a second after they were due. The fields from
+    `down_since` on are what the process that delivers has seen since its start. They are `None` if only the store was
+    asked.
     """
 
     name: str
@@ -31,6 +33,7 @@ class DestinationSeen(msgspec.Struct, frozen=True):
     down_since: str | None = None
     down_reason: str | None = None
     delivered: int | None = None
+    late: int | None = None
     failed_attempts: int | None = None
     last_error: str | None = None
     last_error_at: str | None = None

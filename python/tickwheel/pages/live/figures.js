@@ -33,12 +33,14 @@ function tile(name, value, words, state = "") {
 }
 
 /* First of all: what an operator comes for. */
-function show_tiles({ destination, destinations, paused, due, oldest_overdue_ms, dead_letters, counts, since_ms, at_ms }, upTo) {
+function show_tiles({ destination, destinations: named, paused, due, oldest_overdue_ms, dead_letters, counts, since_ms, at_ms }, upTo) {
   const lasts = (epoch_ms) => `for ${duration(Math.max(0, at_ms - epoch_ms))}`;
   if (paused) tile("destination", "Paused", "nothing is sent", "ill");
-  else if (destination.up && destinations?.down) tile("destination", `${count(destinations.down)} down`, `of ${count(destinations.count)} named ones`, "ill");
-  else if (destination.up) tile("destination", "Up", destination.changed_ms ? lasts(destination.changed_ms) : "", "well");
-  else tile("destination", "Down", `${lasts(destination.changed_ms)}: ${short(destination.reason, 80)}`, "ill");
+  else if (destination && !destination.up) tile("destination", "Down", `${lasts(destination.changed_ms)}: ${short(destination.reason, 80)}`, "ill");
+  else if (named?.down) tile("destination", `${count(named.down)} down`, `of ${count(named.count)} named ones`, "ill");
+  else if (destination) tile("destination", "Up", lasts(destination.changed_ms), "well");
+  else if (named) tile("destination", named.paused ? `${count(named.paused)} paused` : "Up", `of ${count(named.count)} named ones, none is down`, "well");
+  else tile("destination", "None", "each message has to name one, and none is set");
   const oldest = oldest_overdue_ms ? `the oldest for ${duration(oldest_overdue_ms)}` : "nothing is late";
   tile("overdue", upTo(due.now), oldest, oldest_overdue_ms >= LONG_OVERDUE_MS ? "ill" : "");
   const recent = `new since ${utc(since_ms).slice(0, 16).replace("T", " ")} UTC: ${count(counts.dead_letters)}`;
@@ -110,6 +112,7 @@ class Doubt {
 /* The named destinations that need the reader first; nothing, if there are none. */
 function show_destinations(found) {
   find("destinations").hidden = !found;
+  document.body.classList.toggle("has-destinations", Boolean(found));
   if (!found) return;
   const all = found.count === 1 ? "There is one" : `There are ${count(found.count)}`;
   const more = found.count > found.first.length ? ` Here are ${count(found.first.length)}: first those that are down, then those that are overdue for longest.` : "";
@@ -120,17 +123,21 @@ function show_destinations(found) {
   find("destination-rows").replaceChildren(...found.first.map(destination_row));
 }
 
-function destination_row({ name, state, down_since, overdue, rate, next_try, last_error, last_error_at }) {
+function destination_row({ name, state, down_since, overdue, delivered, late, rate, next_try, last_error, last_error_at }) {
   const is_ill = state !== "sending";
+  const to_list = (list, text, label) => make("a", { href: "#messages", "data-list": list, "data-destination": name, "aria-label": `${label} of ${name}` }, text);
+  const number = overdue >= MOST_COUNTED ? `${count(overdue)} and more` : count(overdue);
   const since = down_since ? [" since ", when(down_since)] : [];
   const next = { down: "each second", paused: "" }[state] ?? (next_try ? when(next_try, "soon") : "");
   const error = last_error ? make("span", {}, `${short(last_error, 200)} (`, when(last_error_at), ")") : "";
   const cells = [
     ["state", make("span", is_ill ? { class: "bad" } : {}, state, ...since)],
-    ["overdue", overdue >= MOST_COUNTED ? `${count(overdue)} and more` : count(overdue)],
+    ["overdue", overdue ? to_list("waiting", number, `${number} overdue messages`) : number],
+    ["late", delivered ? `${count(late)} of ${count(delivered)}` : ""],
     ["rate", rate ?? ""],
     ["next try", next],
     ["last error", error],
+    ["given up", to_list("dead", "dead letters", "dead letters")],
   ];
   return make("tr", {}, make("th", { scope: "row" }, name), ...cells.map(([title, text]) => make("td", { "data-name": title }, text)));
 }
@@ -175,8 +182,8 @@ function show_service(figures, rates) {
   const { destination, paused, paused_keys } = figures;
   const keys = paused_keys ? ` ${count(paused_keys)} ${paused_keys === 1 ? "key is" : "keys are"} paused.` : "";
   if (paused) status(`Paused: messages are accepted, and nothing is sent.${keys}`, "ill");
-  else if (!destination.up) status(`The destination is down ${since(destination.changed_ms)}: ${short(destination.reason)}.${keys}`, "ill");
-  else status(`Delivering. The destination is up ${since(destination.changed_ms)}.${keys}`, "well");
+  else if (destination && !destination.up) status(`The destination is down ${since(destination.changed_ms)}: ${short(destination.reason)}.${keys}`, "ill");
+  else status(`Delivering.${destination ? ` The destination is up ${since(destination.changed_ms)}.` : ""}${keys}`, "well");
   const button = find("pause");
   button.textContent = paused ? "Resume sending" : "Pause sending";
   button.dataset.path = paused ? "/resume" : "/pause";

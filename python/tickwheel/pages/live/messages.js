@@ -40,10 +40,11 @@ class Messages {
     find("message").addEventListener("close", () => history.replaceState(null, "", location.pathname + location.search));
     addEventListener("hashchange", () => this.open_linked());
     setInterval(() => this.refresh(), REFRESH_MS);
-    for (const link of document.querySelectorAll("[data-list]")) link.addEventListener("click", () => this.show_all(link.dataset.list));
-    find("list").elements.state.addEventListener("change", ({ target }) => {
-      for (const filter of document.querySelectorAll("#list .filter")) filter.hidden = target.value === "letters";
+    document.addEventListener("click", ({ target }) => {
+      const link = target.closest("[data-list]");
+      if (link) this.show_all(link.dataset.list, link.dataset.destination);
     });
+    find("list").elements.state.addEventListener("change", () => this.show_filters());
   }
 
   /* What a handler throws is shown where the reader looks. */
@@ -70,7 +71,7 @@ class Messages {
     const state = form.get("state");
     this.query = new URLSearchParams(state === "letters" ? { limit: AT_ONCE } : { state, limit: AT_ONCE });
     if (state !== "letters") {
-      if (form.get("key")) this.query.set("key", form.get("key"));
+      for (const name of ["key", "destination"]) if (form.get(name)) this.query.set(name, form.get(name));
       for (const name of ["due_from", "due_before"]) if (form.get(name)) this.query.set(name, due_text(form.get(name)));
     }
     this.state = state;
@@ -81,12 +82,22 @@ class Messages {
     await this.page();
   }
 
-  /* The list of this state, without filters. */
-  show_all(state) {
+  /* The list of this state, without filters; or what is due by now of this destination. */
+  show_all(state, destination = "") {
     const form = find("list");
     form.reset();
     form.elements.state.value = state;
+    form.elements.destination.value = destination;
+    if (destination && state === "waiting") form.elements.due_before.value = utc(Date.now() + server.ahead_ms).slice(0, 19);
+    this.show_filters();
     form.requestSubmit();
+  }
+
+  /* Those that the list can have: with its outcome a destination is forgotten, but for dead letters. */
+  show_filters() {
+    const { state, destination } = find("list").elements;
+    for (const filter of document.querySelectorAll("#list .filter")) filter.hidden = state.value === "letters";
+    destination.closest("label").hidden = destination.disabled = ["delivered", "cancelled", "letters"].includes(state.value);
   }
 
   head() {
@@ -159,6 +170,7 @@ class Messages {
     const link = make("a", { href: `#${new URLSearchParams(seen.key === null ? { id: seen.id } : { id: seen.id, key: seen.key })}` }, short(seen.id));
     link.addEventListener("click", () => (this.clicked = row.lastChild));
     const more = [
+      seen.destination && `to ${seen.destination}`,
       seen.rule && (seen.rule.cron ? `${seen.rule.cron} in ${seen.rule.tz}` : `every ${duration(seen.rule.every)}`),
       seen.attempts && `${count(seen.attempts)} ${seen.attempts === 1 ? "attempt" : "attempts"}`,
       seen.lateness_ms !== null && `${seen.lateness_ms} ms late`,
@@ -238,7 +250,7 @@ class Messages {
   }
 
   async try_all_again() {
-    const which = Object.fromEntries([...this.query].filter(([name]) => ["key", "due_from", "due_before"].includes(name)));
+    const which = Object.fromEntries([...this.query].filter(([name]) => ["key", "destination", "due_from", "due_before"].includes(name)));
     const words = Object.entries(which).map(([name, value]) => `${name.replace("_", " ")} ${short(value)}`);
     if (!(await this.is_sure(`Try all messages again that were given up${words.length ? `: ${words.join(", ")}` : ""}?`))) return;
     const { id } = await ask("POST", "/actions", { kind: "requeue", ...(words.length ? which : { all: true }) });

@@ -26,7 +26,7 @@ OF_PROMETHEUS = {"job", "instance", "service"}
 # Of PromQL, what looks like a metric and is none.
 WORDS = {
     *("and", "on", "by", "sum", "rate", "increase", "changes", "absent", "time", "histogram_quantile"),
-    *("predict_linear", "label_values", "or", "unless"),
+    *("predict_linear", "label_values", "or", "unless", "max", "topk"),
 }
 SELECTOR = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{([^}]*)\})?")
 needs_promtool = pytest.mark.skipif(

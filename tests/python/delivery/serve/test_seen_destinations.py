@@ -72,6 +72,7 @@ def test_the_status_shows_the_ones_that_need_the_reader_first__D14_D23(served: S
     assert (held.state, held.overdue, held.delivered) == ("paused", 4, 0)
     assert (idle.state, idle.waiting, idle.first_due) == ("sending", 0, None)
     assert (well.state, well.waiting, well.overdue, well.delivered, well.rate) == ("sending", 2, 0, 3, "1000/s")
+    assert (well.late, gone.late) == (3, 0), "they were due years ago"
     assert served.running.destination_figures(["well", "nobody"]).first == [well]
     assert [it.name for it in served.running.destination_figures(limit=1).first] == ["gone"]
 
@@ -93,9 +94,10 @@ def test_the_command_prints_them_as_a_table__D14_D23(served: Served, tmp_path: P
     printed = CliRunner().invoke(tickwheel, ["status", served.url]).output
     assert "destinations:     4, 1 down, 1 paused\n" in printed
     lines = printed.split("\ndestinations:\n")[1].splitlines()
-    assert lines[0].split() == ["name", "state", "waiting", "overdue", "rate", "last", "error"]
+    assert lines[0].split() == ["name", "state", "waiting", "overdue", "late", "rate", "last", "error"]
     assert [line.split()[0] for line in lines[1:]] == ["gone", "held", "idle", "well"]
     assert "down for" in lines[1]
+    assert "3 of 3" in lines[4]
     assert "refused" in lines[1]
     served.close()
     printed = CliRunner().invoke(tickwheel, ["status", str(tmp_path / "store.db")]).output
@@ -117,8 +119,11 @@ def test_each_has_time_series_of_its_own__D15_D23(served: Served) -> None:
     found = scrape(served)
     totals = [found[f"tickwheel_destinations{more}"] for more in ("", "_down", "_paused")]
     assert totals == [4, 1, 1]
-    assert found["tickwheel_destination_up"] == 1
     assert of(found, "delivered_messages_total") == {"well": 3, "gone": 0, "other": 0}
+    assert of(found, "late_messages_total") == {"well": 3, "gone": 0, "other": 0}
+    lateness_s = of(found, "lateness_seconds_total")
+    assert lateness_s["well"] == pytest.approx(3 * (time.time() - 1_700_000_000), abs=200)
+    assert lateness_s["gone"] == lateness_s["other"] == 0
     failed = of(found, "failed_attempts_total")
     assert failed["gone"] >= 6
     assert failed["well"] == 0
@@ -157,6 +162,43 @@ def test_one_that_has_the_name_of_the_others_is_among_them__D15_D23(tmp_path: Pa
 def test_it_is_ready_and_says_how_many_are_down__D6_D23(served: Served) -> None:
     assert served.ask("GET", "/readyz")[:2] == (200, {"status": "ok", "destinations_down": 1})
     assert served.ask("GET", "/livez")[:2] == (200, {"status": "ok"})
+
+
+def test_one_that_is_paused_while_it_is_down_is_only_paused__D14_D15_D23(served: Served) -> None:
+    """Everywhere: the status, the command, the metrics, the page and the health."""
+    settings = served.ask("GET", "/destinations/gone").body
+    url = settings["url"]
+    set_destination(served, "gone", url, paused=True)
+    told = msgspec.convert(served.ask("GET", "/status").body["destinations"], Destinations)
+    assert (told.count, told.paused, told.down) == (4, 2, 0)
+    gone = next(it for it in told.first if it.name == "gone")
+    assert (gone.state, gone.down_since, gone.down_reason) == ("paused", None, None)
+    printed = CliRunner().invoke(tickwheel, ["status", served.url]).output
+    assert "destinations:     4, 2 paused\n" in printed
+    assert "paused for" not in printed
+    found = scrape(served)
+    assert [found[f"tickwheel_destinations{more}"] for more in ("", "_down", "_paused")] == [4, 0, 2]
+    assert (of(found, "down"), of(found, "paused")["gone"]) == ({"well": 0, "gone": 0, "other": 0}, 1)
+    assert served.ask("GET", "/readyz")[:2] == (200, {"status": "ok"})
+    figures: dict[str, Any] = live.figures(served.running, time.time_ns() // 1_000_000)
+    assert (figures["destinations"].down, figures["destinations"].paused) == (0, 2)
+    set_destination(served, "gone", url)
+    assert served.ask("GET", "/readyz").body == {"status": "ok", "destinations_down": 1}, "the outage goes on"
+
+
+def test_nothing_speaks_of_a_destination_of_the_stores_own_that_is_not_there__D14_D15_D23(
+    served: Served, tmp_path: Path
+) -> None:
+    def own(of: Served) -> tuple[set[str], Any]:
+        return {
+            name for name in scrape(of) if name.startswith(("tickwheel_destination_up", "tickwheel_destination_c"))
+        }, (live.figures(of.running, time.time_ns() // 1_000_000)["destination"])
+
+    assert own(served) == (set(), None)
+    with closing(Served(tmp_path, name="other.db")) as beside:
+        names, told = own(beside)
+    assert names == {"tickwheel_destination_up", "tickwheel_destination_changed_timestamp_seconds"}
+    assert told["up"]
 
 
 def test_the_page_gets_them__D14_D23(served: Served, tmp_path: Path) -> None:

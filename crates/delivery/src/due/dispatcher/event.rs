@@ -22,6 +22,8 @@ pub enum Event {
     },
     /// An attempt of a message failed: the first, the tenth, the hundredth, and so on.
     Failed {
+        /// The name of its destination. `None`: it names none.
+        destination: Option<String>,
         /// The first 200 characters of its key, if it has one.
         key: Option<String>,
         /// The first 200 characters of its id.
@@ -35,6 +37,8 @@ pub enum Event {
     CutOff {
         /// The number of the send.
         flight: u64,
+        /// The name of the destination. `None`: its messages name none.
+        destination: Option<String>,
         /// The first 200 characters of the key of its first message, if it has one.
         key: Option<String>,
         /// The first 200 characters of the id of its first message.

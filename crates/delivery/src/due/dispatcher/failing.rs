@@ -278,17 +278,23 @@ impl Dispatcher {
 
     fn is_up(&mut self, share: u32, since_us: u64, now_us: u64, is_untried: bool) {
         self.has_turn_again(share);
-        self.note_change(share, now_us, None);
+        self.has_changed(share, now_us);
         let destination = self.to[share].name.as_deref().map(str::to_owned);
         self.events.push(Event::Up { destination, after_ms: now_us.saturating_sub(since_us) / 1000, is_untried });
     }
 
-    /// The destination is down from now on, for this reason, or up.
-    fn note_change(&mut self, share: u32, now_us: u64, down: Option<&str>) {
-        match self.window.share(share).id {
-            0 => self.measures.changed_us = now_us,
-            id => self.tallies.changes(id, down.map(|reason| (now_us, reason))),
+    /// The destination is down from now on, or up.
+    fn has_changed(&mut self, share: u32, now_us: u64) {
+        if share == 0 {
+            self.measures.changed_us = Some(now_us);
         }
+        self.tally_state(share);
+    }
+
+    /// A named destination that is paused does not count as down: each has one state.
+    pub(super) fn tally_state(&mut self, share: u32) {
+        let Destination { outage, is_paused, .. } = &self.to[share];
+        self.tallies.changes(self.window.share(share).id, outage.down().filter(|_| !is_paused));
     }
 
     /// Tries keys that failed together at once, one time. The destinations take turns.
@@ -337,7 +343,7 @@ impl Dispatcher {
         let now_us = self.clocks.now_us();
         if self.to[share].outage.goes_down(now_us) {
             let reason = self.to[share].outage.down().map_or_else(String::new, |(_, reason)| reason.to_owned());
-            self.note_change(share, now_us, Some(&reason));
+            self.has_changed(share, now_us);
             let destination = self.to[share].name.as_deref().map(str::to_owned);
             self.events.push(Event::Down { destination, reason });
             self.begin_round(share, now_us);
@@ -390,15 +396,15 @@ impl Dispatcher {
     }
 
     fn tell_failure(&mut self, slot: Slot, times: u32, reason: &str) {
-        let (key, id) = self.shown_name(slot);
-        self.events.push(Event::Failed { key, id, times, reason: reason.to_owned() });
+        let (destination, key, id) = self.shown_name(slot);
+        self.events.push(Event::Failed { destination, key, id, times, reason: reason.to_owned() });
     }
 
-    /// The key and the id of a message, short enough for an event.
-    pub(super) fn shown_name(&self, slot: Slot) -> (Option<String>, String) {
+    /// The destination that a message names, its key and its id, short enough for an event.
+    pub(super) fn shown_name(&self, slot: Slot) -> (Option<String>, Option<String>, String) {
         let body = self.window.entry(slot).body.as_ref().expect("what waits has its body");
         let shortened = |name: &str| cut(name, LONGEST_NAME).to_owned();
-        (body.key().map(shortened), shortened(body.id()))
+        (body.destination().map(str::to_owned), body.key().map(shortened), shortened(body.id()))
     }
 
     /// The time now on the steady clock.

@@ -65,9 +65,9 @@ impl Dispatcher {
         let (share, messages) = (flight.share, flight.messages.len());
         self.measures.cut_off += 1;
         let slot = flight.messages[0].slot;
-        let (key, id) = self.shown_name(slot);
+        let (destination, key, id) = self.shown_name(slot);
         let times = self.window.entry(slot).attempts.saturating_add(1);
-        self.events.push(Event::CutOff { flight: number, key, id, messages, times });
+        self.events.push(Event::CutOff { flight: number, destination, key, id, messages, times });
         let now_us = self.clocks.now_us();
         self.to[share].places.hangs(number, now_us);
         let duration_us = now_us.saturating_sub(flight.began_us);
@@ -145,7 +145,7 @@ impl Dispatcher {
         };
         self.measures.arrived(done.redelivered);
         if let Some(tally) = self.tally_of(message.slot) {
-            tally.delivered += 1;
+            tally.arrives(message.late_us);
         }
         self.end(message.slot, done, None);
     }

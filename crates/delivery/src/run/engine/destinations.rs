@@ -3,15 +3,11 @@
 //! As in `looking.rs`, memory is looked through in parts, and the store is read by a connection of its own. So neither the
 //! senders nor the writer wait.
 
-use rustc_hash::FxHashSet;
-
 use super::Engine;
 use crate::base::error::DeliveryError;
 use crate::due::tallies::Tally;
 use crate::due::window::State;
-use crate::store::look::destinations::{
-    DestinationAnswers, DestinationCounts, DestinationSeen, Near, NearByShare, longest_first,
-};
+use crate::store::look::destinations::{DestinationAnswers, DestinationCounts, DestinationSeen, Near, NearByShare};
 use crate::store::look::snapshot::Snapshot;
 
 /// The label that the metrics give to all others: one that has this name is among them.
@@ -24,9 +20,13 @@ pub struct DestinationMeasures {
     pub name: Option<String>,
     /// Messages that have arrived.
     pub delivered: u64,
+    /// Those among them that were sent more than a second after they were due.
+    pub late: u64,
+    /// How late all of them were together, in microseconds.
+    pub lateness_us: u64,
     /// Attempts that failed, also those that do not count.
     pub failed: u64,
-    /// 1 if it is down; of the others, how many are.
+    /// 1 if it is down and not paused; of the others, how many are.
     pub down: u64,
     /// 1 if it is paused; of the others, how many are.
     pub paused: u64,
@@ -52,11 +52,8 @@ impl Engine {
     ) -> Result<(DestinationCounts, Vec<DestinationSeen>), DeliveryError> {
         let now_ms = self.wall_ms();
         let near = self.near_by_share(now_ms);
-        let due = near.iter().filter_map(|(share, it)| Some((*share, it.first_due_ms?)));
-        let mut first: Vec<i64> = self.lock_dispatcher().tallies.down().iter().copied().take(limit).collect();
-        let down: FxHashSet<i64> = first.iter().copied().collect();
-        first.extend(longest_first(due, limit, now_ms).iter().filter(|share| !down.contains(share)));
-        let (counts, found) = self.snapshot()?.destinations_beside(names, first, limit, now_ms, &near)?;
+        let down: Vec<i64> = self.lock_dispatcher().tallies.down().iter().copied().take(limit).collect();
+        let (counts, found) = self.snapshot()?.destinations_beside(names, down, limit, now_ms, &near)?;
         let dispatcher = self.lock_dispatcher();
         let answers = |share| Some(self.answers_of(dispatcher.tallies.get(share)));
         let seen = found.into_iter().map(|(share, seen)| DestinationSeen { answers: answers(share), ..seen }).collect();
@@ -84,6 +81,8 @@ impl Engine {
             let sum = |of: fn(&Tally) -> u64| others.iter().map(|(_, it)| of(it)).sum();
             let rest = DestinationMeasures {
                 delivered: sum(|it| it.delivered),
+                late: sum(|it| it.late),
+                lateness_us: sum(|it| it.lateness_us),
                 failed: sum(|it| it.failed),
                 down: sum(|it| u64::from(it.down.is_some())),
                 ..DestinationMeasures::default()
@@ -99,6 +98,8 @@ impl Engine {
             found.push(DestinationMeasures {
                 name: Some(it.name.to_string()),
                 delivered: it.delivered,
+                late: it.late,
+                lateness_us: it.lateness_us,
                 failed: it.failed,
                 down: u64::from(it.down.is_some()),
                 paused: u64::from(is_paused),
@@ -116,6 +117,7 @@ impl Engine {
         let at_ms = |found: &Option<(u64, Box<str>)>| found.as_ref().map(|(at_us, _)| self.epoch_ms(*at_us));
         DestinationAnswers {
             delivered: it.delivered,
+            late: it.late,
             failed: it.failed,
             last_error: text(&it.last_error),
             last_error_ms: at_ms(&it.last_error),

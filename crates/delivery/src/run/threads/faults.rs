@@ -223,7 +223,13 @@ fn a_sync_that_takes_long_is_told_once_and_before_it_ends__d15() {
 
 #[test]
 fn events_that_wait_for_a_slow_observer_are_bounded_and_counted__d8() {
-    let failed = |number: usize| Event::Failed { key: None, id: number.to_string(), times: 1, reason: String::new() };
+    let failed = |number: usize| Event::Failed {
+        destination: None,
+        key: None,
+        id: number.to_string(),
+        times: 1,
+        reason: String::new(),
+    };
     let mut events = Events::default();
     (0..5_000).for_each(|number| events.add(failed(number)));
     (0..10).for_each(|_| events.add(Event::Paused));

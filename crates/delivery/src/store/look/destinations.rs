@@ -17,6 +17,8 @@ use crate::store::sql::{cached, rows};
 pub(crate) const MOST_COUNTED: u64 = 10_000;
 /// How many of its overdue messages are looked at for the next try.
 const LOOKED_AT: i64 = 1_000;
+/// How many destinations are looked at for those that are overdue for longest. Two steps of the index for each.
+const MOST_LOOKED_AT: i64 = 10_000;
 
 /// Whether a destination is paused; the index `paused_destinations` has the same text.
 const IS_PAUSED: &str = "CASE WHEN settings <> '' THEN settings ->> 'paused' END";
@@ -29,7 +31,7 @@ pub struct DestinationCounts {
     pub all: u64,
     /// To how many nothing is sent, as they are set.
     pub paused: u64,
-    /// `None`: only the process that delivers knows.
+    /// How many others are down. `None`: only the process that delivers knows.
     pub down: Option<u64>,
 }
 
@@ -61,13 +63,15 @@ pub struct DestinationSeen {
 pub struct DestinationAnswers {
     /// Messages that have arrived.
     pub delivered: u64,
+    /// Those among them that were sent more than a second after they were due.
+    pub late: u64,
     /// Attempts that failed, also those that do not count.
     pub failed: u64,
     /// Why the last attempt that failed did.
     pub last_error: Option<String>,
     /// When that was.
     pub last_error_ms: Option<i64>,
-    /// Since when it is down.
+    /// Since when it is down, unless it is paused.
     pub down_since_ms: Option<i64>,
     /// Why.
     pub down_reason: Option<String>,
@@ -94,31 +98,30 @@ impl Snapshot {
         limit: usize,
         now_ms: i64,
     ) -> Result<(DestinationCounts, Vec<DestinationSeen>), DeliveryError> {
-        self.ask(|db| {
-            let counts = counts(db)?;
-            if counts.all == 0 {
-                return Ok::<_, rusqlite::Error>((counts, Vec::new()));
-            }
-            let near = near_by_share(db, now_ms)?;
-            let first = if names.is_none() { overdue_longest(db, &near, limit, now_ms)? } else { Vec::new() };
-            let shares = shares(db, names, first, limit)?;
-            let seen = shares.iter().filter_map(|share| destination(db, *share, now_ms, &near).transpose());
-            Ok((counts, seen.collect::<rusqlite::Result<_>>()?))
-        })
+        if self.destination_counts()?.all == 0 {
+            return Ok(Default::default());
+        }
+        let near = self.ask(|db| near_by_share(db, now_ms))?;
+        let (counts, found) = self.destinations_beside(names, Vec::new(), limit, now_ms, &near)?;
+        Ok((counts, found.into_iter().map(|(_, seen)| seen).collect()))
     }
 
-    /// The destinations with these names; or, without names, `limit` of them: `first`, then others by name. Each with its
-    /// number.
+    /// The destinations with these names; or, without names, `limit` of them: `first`, those whose messages are overdue for
+    /// longest, then others by name. Each with its number.
     pub(crate) fn destinations_beside(
         &self,
         names: Option<&[String]>,
-        first: Vec<i64>,
+        mut first: Vec<i64>,
         limit: usize,
         now_ms: i64,
         near: &NearByShare,
     ) -> Result<(DestinationCounts, Vec<(i64, DestinationSeen)>), DeliveryError> {
         self.ask(|db| {
             let mut found = Vec::new();
+            if names.is_none() && first.len() < limit {
+                let overdue = overdue_longest(db, near, limit, now_ms)?;
+                first.extend(overdue.into_iter().filter(|share| !first.contains(share)).collect::<Vec<_>>());
+            }
             for share in shares(db, names, first, limit)? {
                 found.extend(destination(db, share, now_ms, near)?.map(|seen| (share, seen)));
             }
@@ -218,33 +221,25 @@ fn near_by_share(db: &Connection, now_ms: i64) -> rusqlite::Result<NearByShare> 
     Ok(rows(db, query, [now_ms], near)?.into_iter().collect())
 }
 
-/// The numbers of the destinations whose messages are overdue for longest.
+/// The numbers of the destinations whose messages are overdue for longest: of those in `near`, and of the first
+/// `MOST_LOOKED_AT` with a row in `waiting`.
 fn overdue_longest(db: &Connection, near: &NearByShare, limit: usize, now_ms: i64) -> rusqlite::Result<Vec<i64>> {
     let query = "
         WITH RECURSIVE shares (share) AS (
             SELECT min(share) FROM waiting WHERE share IS NOT NULL
             UNION ALL SELECT (SELECT min(share) FROM waiting w WHERE w.share > shares.share) FROM shares
-            WHERE shares.share IS NOT NULL
+            WHERE shares.share IS NOT NULL LIMIT ?
         )
         SELECT share, (SELECT min(due_ms) FROM waiting w WHERE w.share = shares.share) FROM shares
         WHERE share IS NOT NULL";
-    let mut first: FxHashMap<i64, i64> = rows(db, query, [], |row| row.try_into())?.into_iter().collect();
+    let mut first: FxHashMap<i64, i64> = rows(db, query, [MOST_LOOKED_AT], |row| row.try_into())?.into_iter().collect();
     for (share, first_ms) in near.iter().filter_map(|(share, it)| Some((*share, it.first_due_ms?))) {
         let known = first.entry(share).or_insert(first_ms);
         *known = first_ms.min(*known);
     }
-    Ok(longest_first(first, limit, now_ms))
-}
-
-/// Those that are due, the longest first.
-pub(crate) fn longest_first(first_due_ms: impl IntoIterator<Item = (i64, i64)>, limit: usize, now_ms: i64) -> Vec<i64> {
-    let mut overdue: Vec<_> = first_due_ms
-        .into_iter()
-        .filter(|(_, due_ms)| *due_ms <= now_ms)
-        .map(|(share, due_ms)| (due_ms, share))
-        .collect();
-    overdue.sort_unstable();
-    overdue.into_iter().take(limit).map(|(_, share)| share).collect()
+    let mut overdue: Vec<_> = first.into_iter().filter(|(_, due_ms)| *due_ms <= now_ms).collect();
+    overdue.sort_unstable_by_key(|(share, due_ms)| (*due_ms, *share));
+    Ok(overdue.into_iter().take(limit).map(|(share, _)| share).collect())
 }
 
 #[cfg(test)]
@@ -252,6 +247,22 @@ mod tests {
     use super::*;
     use crate::store::file::schema::TABLES;
     use crate::store::sql::seen;
+
+    #[test]
+    fn at_most_ten_thousand_are_looked_at_for_those_that_are_overdue_for_longest__d8_d23() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(TABLES).unwrap();
+        db.execute_batch(
+            "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 10002)
+             INSERT INTO waiting (due_ms, seq, size, share) SELECT 20000 - n, n, 0, n FROM n",
+        )
+        .unwrap();
+        let mut near = NearByShare::default();
+        assert_eq!(overdue_longest(&db, &near, 2, 20_000).unwrap(), [10_000, 9_999]);
+        near.insert(10_002, Near { first_due_ms: Some(9_998), ..Near::default() });
+        assert_eq!(overdue_longest(&db, &near, 2, 20_000).unwrap(), [10_002, 10_000]);
+        assert!(overdue_longest(&db, &NearByShare::default(), 2, 9_000).unwrap().is_empty());
+    }
 
     #[test]
     fn no_look_at_one_destination_reads_the_messages_of_another__d8_d23() {

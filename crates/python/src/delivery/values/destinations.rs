@@ -19,7 +19,7 @@ pub(crate) fn seen_to_python<'py>(
             let answers = fields!(
                 py,
                 it,
-                delivered failed: "failed_attempts" last_error last_error_ms: "last_error_at_ms" down_since_ms down_reason
+                delivered late failed: "failed_attempts" last_error last_error_ms: "last_error_at_ms" down_since_ms down_reason
             );
             seen.update(answers.as_mapping())?;
         }
@@ -32,7 +32,8 @@ pub(crate) fn measures_to_python<'py>(
     py: Python<'py>,
     (counts, found): (DestinationCounts, Vec<DestinationMeasures>),
 ) -> PyResult<Destinations<'py>> {
-    let measured = |it: DestinationMeasures| Ok(fields!(py, it, name delivered failed down paused overdue_ms));
+    let measured =
+        |it: DestinationMeasures| Ok(fields!(py, it, name delivered late lateness_us failed down paused overdue_ms));
     Ok((counts_to_python(py, &counts)?, found.into_iter().map(measured).collect::<PyResult<_>>()?))
 }
 

@@ -45,8 +45,8 @@ pub(crate) struct EngineMeasures {
     last_commit_ms: i64,
     /// For how long a group has been on its way to the disk.
     commit_running_us: u64,
-    /// Since when the destination is up, or down.
-    destination_changed_ms: i64,
+    /// Since when the store's own destination is up, or down; `None`: each message names one.
+    destination_changed_ms: Option<i64>,
     /// Messages without an outcome, by their states.
     states: Vec<(&'static str, u64)>,
     /// Keys whose next message is due and waits, by what for.
@@ -75,7 +75,7 @@ impl EngineMeasures {
             commit_durations: buckets(&commits.durations),
             last_commit_ms: commits.last_ms,
             commit_running_us: engine.commit_running_us(),
-            destination_changed_ms: engine.epoch_ms(sends.changed_us),
+            destination_changed_ms: sends.changed_us.map(|us| engine.epoch_ms(us)),
             states: vec![
                 ("waiting", waiting.saturating_sub(memory.messages())),
                 ("near", memory.near),
