@@ -202,11 +202,16 @@ def _print_destinations(found: "StoreStatus") -> None:
     more = found.destinations.count - len(destinations)
     say("")
     say(f"destinations, and {more:,} more:" if more else "destinations:")
+    print_destinations(destinations, found.at, None)
+
+
+def print_destinations(destinations: "Sequence[DestinationSeen]", at: str, cursor: str | None) -> None:
+    """Print a table of them as they were at this time, and say how to go on."""
     rows = [
-        (it.name, _state(it, found.at), it.waiting, it.overdue, it.rate, _retry(it, found.at), it.last_error)
+        (it.name, _state(it, at), it.waiting, it.overdue, it.rate, _retry(it, at), it.paused_reason or it.last_error)
         for it in destinations
     ]
-    print_table(("name", "state", "waiting", "overdue", "rate", "next try", "last error"), rows, None)
+    print_table(("name", "state", "waiting", "overdue", "rate", "next try", "last error"), rows, cursor)
 
 
 def _counts(found: "Destinations") -> str | None:
@@ -217,7 +222,8 @@ def _counts(found: "Destinations") -> str | None:
 
 
 def _state(found: "DestinationSeen", at: str) -> str:
-    return found.state if found.down_since is None else f"{found.state} for {_span(found.down_since, at)}"
+    since = found.paused_since or found.down_since
+    return found.state if since is None else f"{found.state} for {_span(since, at)}"
 
 
 def _retry(found: "DestinationSeen", at: str) -> str | None:

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Group;
 use super::bulk::CHANGE;
+use crate::due::dispatcher::FailingNote;
 use crate::due::outcome_feed::Ended;
 use crate::due::window::State;
 use crate::group::items::Answer;
@@ -26,10 +27,40 @@ impl Group<'_> {
         let read = |json: &str| serde_json::from_str::<NamedSettings>(json);
         let before = self.store.destination(name).map(|it| read(&it.settings).unwrap_or_default());
         let is_new = before.is_none();
-        let after = read(settings).expect("it was checked").after(before, self.now_ms);
+        let mut after = read(settings).expect("it was checked").after(before, self.now_ms);
+        let is_paused = after.paused.take();
         let after = serde_json::to_string(&after).expect("it is plain data");
-        self.destinations.push(self.store.set_destination(name, &after, self.now_ms)?);
+        let stored = self.store.set_destination(name, &after)?;
+        self.destinations.push(stored);
+        if let Some(is_paused) = is_paused {
+            self.pause_destination(name, is_paused)?;
+        }
         Ok(if is_new { Answer::Accepted } else { Answer::Replaced })
+    }
+
+    /// Pauses or resumes one destination, and changes nothing else of it.
+    pub(super) fn pause_destination(&mut self, name: &str, is_paused: bool) -> Result<Answer> {
+        let Some(share) = self.store.destination(name).map(|it| it.share) else { return Ok(Answer::Unknown) };
+        self.destinations.push(self.store.pause_destination(share, is_paused.then_some(self.now_ms), None)?);
+        Ok(if is_paused { Answer::Paused } else { Answer::Resumed })
+    }
+
+    /// Notes since when destinations fail, and pauses those that have failed for too long.
+    pub(crate) fn note_failing(&mut self, notes: &[(i64, FailingNote)]) -> Result<()> {
+        for (share, note) in notes {
+            let stored = self.store.destination_numbered(*share);
+            if stored.is_none_or(|it| it.settings.is_empty() || it.is_paused) {
+                continue; // it was removed or paused meanwhile
+            }
+            match note {
+                FailingNote::Since(since_ms) => self.store.note_failing(*share, *since_ms)?,
+                FailingNote::Disabled(why) => {
+                    let stored = self.store.pause_destination(*share, Some(self.now_ms), Some(why))?;
+                    self.destinations.push(stored);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// `dead`: its messages become dead letters. Otherwise it stays if it has some.

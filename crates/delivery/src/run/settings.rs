@@ -1,6 +1,8 @@
 //! How messages are delivered: order, retries, time-outs and bounds, the same for each destination.
 
-use crate::base::display::with_commas;
+use rustc_hash::FxHashMap;
+
+use crate::base::display::{quoted, with_commas};
 use crate::base::error::DeliveryError;
 use crate::due::pace::Rate;
 use crate::due::retry::Retry;
@@ -47,6 +49,11 @@ const SINK_TIMEOUT: Setting = seconds("sink-timeout", 0.001, 86_400.0, Some(30.0
 const KEEP_IDS: Setting =
     Setting { name: "keep-ids", unit: "days", is_whole: false, least: 0.0, most: 36_500.0, default: Some(7.0) };
 const CONCURRENCY: Setting = count("concurrency", 1_000_000.0, None);
+/// Of a destination alone.
+const DISABLE_AFTER: Setting =
+    Setting { name: "disable_after_days", unit: "days", is_whole: false, least: 0.01, most: 365.0, default: None };
+/// The most waits of a destination.
+const MOST_WAITS: usize = 1_000;
 const SPARE: Setting = Setting { least: 0.0, ..count("spare", 1_000_000.0, None) };
 
 /// All settings that are numbers.
@@ -85,11 +92,31 @@ pub fn check_destination(json: &str) -> Result<(), DeliveryError> {
         crate::sinks::http::webhook_of(&given)?;
     }
     given.rate.as_deref().map_or(Ok(()), |rate| Rate::parse(rate).map(drop))?;
+    check_headers(&given)?;
     given.concurrency.map_or(Ok(()), |it| CONCURRENCY.check(it as f64))?;
     given.spare.map_or(Ok(()), |it| SPARE.check(it as f64))?;
-    given.sink_timeout_s.map_or(Ok(()), |it| SINK_TIMEOUT.check(it))?;
-    let mut waits = given.waits_s.iter().flatten();
-    waits.try_for_each(|wait| Setting { name: "a wait", ..FIRST_WAIT }.check(*wait))
+    given.sink_timeout_s.map_or(Ok(()), |it| Setting { name: "sink_timeout_s", ..SINK_TIMEOUT }.check(it))?;
+    given.disable_after_days.map_or(Ok(()), |it| DISABLE_AFTER.check(it))?;
+    let Some(waits_s) = given.waits_s else { return Ok(()) };
+    if waits_s.is_empty() || waits_s.len() > MOST_WAITS {
+        let most = with_commas(MOST_WAITS);
+        let text = format!("waits_s has {} waits: it may have 1 to {most}, or be left out", with_commas(waits_s.len()));
+        return Err(DeliveryError::Usage(text));
+    }
+    waits_s.iter().try_for_each(|wait| Setting { name: "a wait of waits_s", ..FIRST_WAIT }.check(*wait))
+}
+
+/// A name in another case is the same header.
+fn check_headers(given: &NamedSettings) -> Result<(), DeliveryError> {
+    let mut seen = FxHashMap::default();
+    for name in given.headers.keys() {
+        if let Some(other) = seen.insert(name.to_ascii_lowercase(), name) {
+            let names = format!("{} and {}", quoted(other, 100), quoted(name, 100));
+            let text = format!("headers has {names}, which are one name: a destination sends each header once");
+            return Err(DeliveryError::Usage(text));
+        }
+    }
+    Ok(())
 }
 
 /// What is wrong, without the texts that were given: one may be a secret.

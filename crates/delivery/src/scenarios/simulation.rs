@@ -204,7 +204,7 @@ impl World {
         world.engine.with_store(|store| {
             store.begin().unwrap();
             for share in 1..shares {
-                let set = store.set_destination(&destination(share), r#"{"url":"http://d/"}"#, 0).unwrap();
+                let set = store.set_destination(&destination(share), r#"{"url":"http://d/"}"#).unwrap();
                 assert_eq!(set.share, share);
             }
             store.commit().unwrap();

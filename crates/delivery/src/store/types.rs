@@ -228,6 +228,10 @@ pub(crate) struct StoredDestination {
     pub share: i64,
     /// As JSON; empty if it was removed. Then it is here until its messages have become dead letters.
     pub settings: Arc<str>,
+    /// Nothing is sent there.
+    pub is_paused: bool,
+    /// Since when it fails, if that is to end in a pause.
+    pub failing_since_ms: Option<i64>,
 }
 
 /// All of them.

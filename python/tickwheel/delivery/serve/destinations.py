@@ -7,7 +7,6 @@ All of them need the right `destinations`: settings have headers, which may be s
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -18,14 +17,22 @@ from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.entries import Answer, RemoveDestination, SetDestination
 from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.serve.bodies import Bodies
-from tickwheel.delivery.serve.problems import decoded, json_response, parameters, problem, refuse_query, unavailable
+from tickwheel.delivery.serve.problems import (
+    decoded,
+    fault,
+    json_response,
+    parameters,
+    problem,
+    refuse_query,
+    unavailable,
+)
 from tickwheel.delivery.serve.threads import Threads
 
 _MOST: Final = 1 << 20
 _OBJECT: Final = "a JSON object with the settings"
 _ALLOWED: Final = (
     "url, and if you like headers, secrets, body, certificates, rate, concurrency, spare, waits_s, sink_timeout_s,"
-    " paused: see the settings of a destination"
+    " disable_after_days, paused: see the settings of a destination"
 )
 _REMOVED: Final = "/destinations/{name}, or /destinations/{name}?messages=dead"
 
@@ -54,14 +61,16 @@ class Destinations:
         if request.method == "DELETE":
             return await self._remove(request, name)
         refuse_query(request)
-        found = await self._pages.run(lambda: self._running.view.destination(name))
+        figures = self._running.destination_figures
+        found = await self._pages.run(lambda: self._running.view.destination(name, figures=figures))
         return _unknown(name) if found is None else json_response(200, found)
 
     async def _set(self, request: Request, name: str) -> Response:
         refuse_query(request)
         async with self._bodies.receive(request, _MOST) as body:
-            settings = decoded(body, dict[str, Any], _OBJECT)
-        answer = await self._submit(SetDestination(name, msgspec.json.encode(settings).decode()))
+            decoded(body, dict[str, Any], _OBJECT)
+            settings = body.decode()  # as it is: 1.50 in a template is not 1.5
+        answer = await self._submit(SetDestination(name, settings))
         return _answer("set_destination", name, answer, "open the server with --to named, or with a webhook")
 
     async def _remove(self, request: Request, name: str) -> Response:
@@ -98,6 +107,5 @@ def _unknown(name: str) -> Response:
 
 def _answer(operation: str, name: str, answer: Answer, allowed: str) -> Response:
     meaning = reply(operation, answer)
-    if answer is Answer.REFUSED:
-        raise problem(meaning.status, meaning.sentence, allowed)
-    return json_response(meaning.status, {"name": name, "state": answer})
+    why = fault(meaning.sentence, allowed) if answer is Answer.REFUSED else {}
+    return json_response(meaning.status, {"name": name, "state": answer, **why})

@@ -1,8 +1,8 @@
 """`StoreView`: everything that can be seen of a store, each call at a moment of its own."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tickwheel._native import StoreSnapshot
 from tickwheel.delivery.base.errors import WrongUsage
@@ -11,6 +11,8 @@ from tickwheel.delivery.sight.actions import Action, list_actions
 from tickwheel.delivery.sight.destinations import (
     DestinationPage,
     Destinations,
+    DestinationShown,
+    Figures,
     list_destinations,
     show_destination,
 )
@@ -90,15 +92,20 @@ class StoreView:
         with _opened(self._store) as db:
             return list_actions(db, name)
 
-    def destinations(self, *, limit: int = 100, cursor: str | None = None) -> DestinationPage:
-        """A page of the named destinations, in the order of their names, without their secrets."""
-        with _opened(self._store) as db:
-            return list_destinations(db, limit=limit, cursor=cursor)
+    def destinations(
+        self, *, limit: int = 100, cursor: str | None = None, figures: Figures | None = None
+    ) -> DestinationPage:
+        """A page of the named destinations, in the order of their names, with what waits and without their secrets.
 
-    def destination(self, name: str) -> Mapping[str, Any] | None:
-        """The named destination, without its secrets; `None`: there is none."""
+        `figures`: as `destinations` of `status`.
+        """
         with _opened(self._store) as db:
-            return show_destination(db, name)
+            return list_destinations(db, limit=limit, cursor=cursor, figures=figures)
+
+    def destination(self, name: str, *, figures: Figures | None = None) -> DestinationShown | None:
+        """The same for one; `None`: there is none."""
+        with _opened(self._store) as db:
+            return show_destination(db, name, figures)
 
     def status(self, *, destinations: Callable[[], Destinations] | None = None) -> StoreStatus:
         """The store in figures. O(messages): about a second for ten million, two where dead letters were requeued.

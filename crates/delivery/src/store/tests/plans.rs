@@ -57,7 +57,7 @@ fn nothing_that_a_group_does_looks_at_a_whole_table() {
                 usize::from(store.find_tried(41).unwrap().is_some())
             );
             store.next_tried_ms(0, 0).unwrap();
-            store.set_destination("d", "{}", 0).unwrap();
+            store.set_destination("d", "{}").unwrap();
             store.take_due(9, 10, |_| None).unwrap();
             store.expect_next(1, (5, 5)).unwrap();
             store.tried_shares().unwrap();
