@@ -186,10 +186,7 @@ def pause_or_resume(
         what, more = f"the key {key!r} is ", f" --key {quote(key)}"
     elif destination is not None:
         what, more = f"the destination {destination} is ", f" --destination {destination}"
-    if is_paused:
-        say(f"{target}: {what}paused. To go on: tickwheel resume {target}{more}")
-    else:
-        say(f"{target}: {what}resumed.")
+    say(f"{target}: {what}" + (f"paused. To go on: tickwheel resume {target}{more}" if is_paused else "resumed."))
 
 
 def no_destination(name: str) -> NoReturn:

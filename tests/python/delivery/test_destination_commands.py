@@ -91,7 +91,7 @@ def test_one_is_set_changed_paused_shown_and_removed__D23(target: str, tmp_path:
         (["--url", "https://a.example", "--webhook-header", "host: x"], "the header 'host' is set by tickwheel"),
         (["--url", "https://a.example", "--webhook-header", "x: 1", "--webhook-header", "x: 2"], "has a name twice"),
         (["--url", "https://a.example", "--webhook-header", "x: env:NO_SUCH"], "has no variable NO_SUCH"),
-        (["--url", "https://a.example", "--webhook-header", "x-a: 1", "--webhook-header", "X-A: 2"], "are one name"),
+        (["--url", "https://a.example", "--webhook-header", "x-a: 1", "--webhook-header", "X-A: 2"], "in another case"),
         (["--url", "https://a.example", "--sink-timeout", "0"], "sink_timeout_s is 0 s: it may be 0.001 to 86,400 s"),
         ([], "Missing option '--url'"),
     ],

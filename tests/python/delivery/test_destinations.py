@@ -76,7 +76,10 @@ def test_one_that_is_not_set_or_not_named_is_refused__D23(queue: DeliveryQueue) 
         ({"url": "http://h/", "waits_s": [0]}, "a wait of waits_s is 0 s"),
         ({"url": "http://h/", "waits_s": []}, "waits_s has 0 waits: it may have 1 to 1,000, or be left out"),
         ({"url": "http://h/", "waits_s": [1] * 100_000}, "waits_s has 100,000 waits"),
-        ({"url": "http://h/", "headers": {"X-A": "s3cret", "x-a": "s3cret"}}, "'X-A' and 'x-a', which are one name"),
+        (
+            {"url": "http://h/", "headers": {"X-A": "s3cret", "x-a": "s3cret"}},
+            "headers has a name twice, in another case",
+        ),
         ({"url": ""}, "url is missing"),
         ({"url": "http://h/", "secrets": "s3cret"}, "invalid type: a text, expected a sequence"),
         ({"url": "http://h/", "body": "envelop"}, 'allowed: "envelope", "payload", or an object'),

@@ -499,8 +499,8 @@ impl Dispatcher {
     fn set_share(&mut self, share: u32, stored: &StoredDestination) {
         let (usual, now_us) = (self.to[0].usual(), self.clocks.now_us());
         self.to[share].name = Some(stored.name.clone());
-        self.to[share].is_paused = stored.is_paused;
-        self.to[share].failing = stored.failing_since_ms.map(Failing::known);
+        self.to[share].is_paused = stored.paused_ms.is_some();
+        self.to[share].failing = stored.failing_ms.map(|since_ms| Failing { since_ms, is_noted: true });
         // A version that can't read them sends nothing there.
         match serde_json::from_str(&stored.settings) {
             Ok(settings) => self.to[share].set(settings, &usual, now_us),

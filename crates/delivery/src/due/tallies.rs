@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::base::display::cut;
 
 /// How many characters of an error are kept.
-const LONGEST_ERROR: usize = 200;
+pub(super) const LONGEST_ERROR: usize = 200;
 
 /// The answers of one destination. Times are on the timer's clock.
 #[derive(Clone, Debug)]

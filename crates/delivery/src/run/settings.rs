@@ -1,8 +1,6 @@
 //! How messages are delivered: order, retries, time-outs and bounds, the same for each destination.
 
-use rustc_hash::FxHashMap;
-
-use crate::base::display::{quoted, with_commas};
+use crate::base::display::with_commas;
 use crate::base::error::DeliveryError;
 use crate::due::pace::Rate;
 use crate::due::retry::Retry;
@@ -92,7 +90,6 @@ pub fn check_destination(json: &str) -> Result<(), DeliveryError> {
         crate::sinks::http::webhook_of(&given)?;
     }
     given.rate.as_deref().map_or(Ok(()), |rate| Rate::parse(rate).map(drop))?;
-    check_headers(&given)?;
     given.concurrency.map_or(Ok(()), |it| CONCURRENCY.check(it as f64))?;
     given.spare.map_or(Ok(()), |it| SPARE.check(it as f64))?;
     given.sink_timeout_s.map_or(Ok(()), |it| Setting { name: "sink_timeout_s", ..SINK_TIMEOUT }.check(it))?;
@@ -104,19 +101,6 @@ pub fn check_destination(json: &str) -> Result<(), DeliveryError> {
         return Err(DeliveryError::Usage(text));
     }
     waits_s.iter().try_for_each(|wait| Setting { name: "a wait of waits_s", ..FIRST_WAIT }.check(*wait))
-}
-
-/// A name in another case is the same header.
-fn check_headers(given: &NamedSettings) -> Result<(), DeliveryError> {
-    let mut seen = FxHashMap::default();
-    for name in given.headers.keys() {
-        if let Some(other) = seen.insert(name.to_ascii_lowercase(), name) {
-            let names = format!("{} and {}", quoted(other, 100), quoted(name, 100));
-            let text = format!("headers has {names}, which are one name: a destination sends each header once");
-            return Err(DeliveryError::Usage(text));
-        }
-    }
-    Ok(())
 }
 
 /// What is wrong, without the texts that were given: one may be a secret.

@@ -452,7 +452,7 @@ fn a_pause_changes_nothing_else_and_a_change_of_settings_leaves_it__d16_d23() {
     world.give(vec![set("a", NUMBERS)]);
     let stored = |world: &ByHand| {
         let found = world.engine.with_store(|store| store.destination("a").unwrap().clone());
-        (found.settings, found.is_paused)
+        (found.settings, found.paused_ms.is_some())
     };
     let (settings, _) = stored(&world);
     assert!(settings.contains(r#"{"n":1.50,"e":1E2}"#), "{settings}");

@@ -42,9 +42,9 @@ fn is_paused(world: &ByHand, name: &str) -> bool {
     seen(world, name).paused_since_ms.is_some()
 }
 
-/// How often its row has changed.
+/// Since when it fails, as the store has it.
 fn noted(world: &ByHand, name: &str) -> Option<i64> {
-    world.engine.with_store(|store| store.destination(name).unwrap().failing_since_ms)
+    world.engine.with_store(|store| store.destination(name).unwrap().failing_ms)
 }
 
 #[test]

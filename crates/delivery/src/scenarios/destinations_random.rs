@@ -61,7 +61,8 @@ impl Model {
                 let (name, due_ms) = self.open.get(&id).unwrap_or_else(|| panic!("{id} is not open: {:?}", self.log));
                 assert_eq!(it.body.destination(), Some(name.as_str()));
                 assert_eq!(it.to.as_ref().map(|to| to.url.clone()), Some(format!("http://{name}.example/")), "{id}");
-                let is_paused = world.engine.with_store(|store| store.destination(name).is_some_and(|it| it.is_paused));
+                let is_paused =
+                    world.engine.with_store(|store| store.destination(name).is_some_and(|it| it.paused_ms.is_some()));
                 assert!(!is_paused, "{id}: it is paused");
                 assert_eq!(it.due_ms, *due_ms, "{id}");
                 assert!(it.due_ms <= world.wall_ms(), "{id} is early");

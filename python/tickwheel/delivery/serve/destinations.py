@@ -17,15 +17,7 @@ from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.entries import Answer, RemoveDestination, SetDestination
 from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.serve.bodies import Bodies
-from tickwheel.delivery.serve.problems import (
-    decoded,
-    fault,
-    json_response,
-    parameters,
-    problem,
-    refuse_query,
-    unavailable,
-)
+from tickwheel.delivery.serve.problems import decoded, json_response, parameters, problem, refuse_query, unavailable
 from tickwheel.delivery.serve.threads import Threads
 
 _MOST: Final = 1 << 20
@@ -61,8 +53,7 @@ class Destinations:
         if request.method == "DELETE":
             return await self._remove(request, name)
         refuse_query(request)
-        figures = self._running.destination_figures
-        found = await self._pages.run(lambda: self._running.view.destination(name, figures=figures))
+        found = await self._pages.run(lambda: self._running.view.destination(name))
         return _unknown(name) if found is None else json_response(200, found)
 
     async def _set(self, request: Request, name: str) -> Response:
@@ -107,5 +98,5 @@ def _unknown(name: str) -> Response:
 
 def _answer(operation: str, name: str, answer: Answer, allowed: str) -> Response:
     meaning = reply(operation, answer)
-    why = fault(meaning.sentence, allowed) if answer is Answer.REFUSED else {}
+    why = {"reason": meaning.sentence, "allowed": allowed} if answer is Answer.REFUSED else {}
     return json_response(meaning.status, {"name": name, "state": answer, **why})

@@ -15,10 +15,8 @@ others. A request that needs no token, or has no valid one, never counts. It wai
 | `GET /` | none, and no token: a page without any figures, which asks for a token |
 | `OPTIONS` | none, and no token: it shows the methods of an address |
 
-A token that is limited to destinations is good for requests that name one of them, and for nothing else that needs a
-token: `/destinations/{name}`; `GET /messages`, `GET /dead`, `POST /pause` and `/resume` with `?destination=`;
-`POST /messages`, where each record has to be a new message for one of them; `POST /actions` with `destination`, and
-`GET /actions/{id}` of such an action.
+A token that is limited to destinations is good for requests alone that name one of them: in the path, `destination=`,
+or in the body (`POST /messages` and `/actions`), where the handler looks at it.
 """
 
 from typing import Final, cast
@@ -126,13 +124,7 @@ def limits_of(request: Request) -> frozenset[str] | None:
 
 
 def named_by(method: str, path: str, query: bytes) -> list[str] | None:
-    """The destinations that a request names in its address; `None`: its body names them, or what it asks for.
-
-    >>> named_by("GET", "/destinations/acme", b""), named_by("GET", "/dead", b"destination=acme")
-    (['acme'], ['acme'])
-    >>> named_by("POST", "/messages", b""), named_by("DELETE", "/messages/a", b"destination=acme")
-    (None, [])
-    """
+    """The destinations that a request names in its address; `None`: its body names them, or what it asks for."""
     first, _, rest = path.removeprefix("/").partition("/")
     if first == "destinations":
         return [rest.partition("/")[0]]

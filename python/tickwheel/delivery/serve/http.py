@@ -110,7 +110,7 @@ class _Due(msgspec.Struct, forbid_unknown_fields=True):
 def app(running: Running, max_payload: int, bodies: Bodies, live: Live) -> ASGIApp:
     """The application, for one event loop, behind a `Guard`. `max_payload`: bytes."""
     pages, scrapes = Threads("pages", 2, 128), Threads("metrics", 1, 16)
-    listing = Listing(running.view, pages, running.status, running.destination_figures)
+    listing = Listing(running.view, pages, running.status)
     messages = _Messages(running, max_payload, listing, pages, bodies)
     metrics = renderer(running)
 

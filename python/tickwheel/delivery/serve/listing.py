@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +15,6 @@ from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.serve.problems import json_response, parameters, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.sight import NoStore, StoreStatus, StoreView
-from tickwheel.delivery.sight.destinations import Figures
 
 _PARAMETERS: Final = ("state", "key", "destination", "due_from", "due_before", "limit", "cursor")
 _PARAMETERS_OF_DEAD: Final = ("destination", "limit", "cursor")
@@ -26,12 +24,11 @@ _PARAMETERS_OF_A_PAGE: Final = ("limit", "cursor")
 class Listing:
     """Reads the store beside the engine: pages in the threads of `pages`, messages and status in its own threads.
 
-    `status`: the store in figures, with those of the engine. `figures`: those of destinations.
+    `status`: the store in figures, with those of the engine.
     """
 
-    def __init__(self, view: StoreView, pages: Threads, status: Callable[[], StoreStatus], figures: Figures) -> None:
+    def __init__(self, view: StoreView, pages: Threads, status: Callable[[], StoreStatus]) -> None:
         self._view = view
-        self._figures = figures
         self._status = status
         self._pages = pages
         self._messages = Threads("messages", 2, 256)
@@ -47,8 +44,7 @@ class Listing:
 
     async def destinations(self, request: Request) -> Response:
         """A page of named destinations."""
-        look = partial(self._view.destinations, figures=self._figures)
-        return await self._page(request, _PARAMETERS_OF_A_PAGE, look)
+        return await self._page(request, _PARAMETERS_OF_A_PAGE, self._view.destinations)
 
     async def status(self, request: Request) -> Response:
         """The store in figures: counted for one request at a time, as it takes a second for ten million messages."""

@@ -64,7 +64,7 @@ _RIGHTS: Final = {_name(right): right for right in Right}
 
 
 class Grant(NamedTuple):
-    """What a token may do. `destinations`: at these alone; `None`: at all, and without one."""
+    """What a token may do. `destinations`: for these alone; `None`: for all, and for what names none."""
 
     rights: Right
     destinations: frozenset[str] | None = None

@@ -78,33 +78,32 @@ class DestinationPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-Figures: TypeAlias = Callable[[Sequence[str]], Destinations]
-"""Asks the engine that delivers for the destinations with these names."""
+Figures: TypeAlias = Callable[[Sequence[str] | None], Destinations]
+"""Asks the engine that delivers for the destinations with these names, or for the first ones."""
 
 
 def list_destinations(
-    db: StoreSnapshot, *, limit: int = 100, cursor: str | None = None, figures: Figures | None = None
+    db: StoreSnapshot, figures: Figures | None, *, limit: int = 100, cursor: str | None = None
 ) -> DestinationPage:
-    """A page of named destinations. Errors: `WrongUsage`, `StoreFailed`."""
+    """A page of named destinations, without those that are removed meanwhile. Errors: `WrongUsage`, `StoreFailed`."""
     check_limit(limit)
     found = db.destinations(cursor or "", limit + 1)
-    return DestinationPage(_shown(db, found[:limit], figures), found[limit][0] if len(found) > limit else None)
-
-
-def show_destination(db: StoreSnapshot, name: str, figures: Figures | None = None) -> DestinationShown | None:
-    """The destination with this name. Errors: `StoreFailed`."""
-    found = [it for it in db.destinations(name, 1) if it[0] == name]
-    return next(iter(_shown(db, found, figures)), None)
-
-
-def _shown(db: StoreSnapshot, found: Sequence[tuple[str, str]], figures: Figures | None) -> Sequence[DestinationShown]:
-    """Without those that were removed meanwhile."""
-    names = [name for name, _ in found]
-    now_ms = time.time_ns() // 1_000_000
-    told = figures(names) if figures else destinations_of(db.destination_figures(names, SHOWN, now_ms))
-    seen = {it.name: msgspec.structs.asdict(it) for it in told.first}
-    return [
-        DestinationShown(**seen[name], settings=msgspec.json.decode(settings))
-        for name, settings in found
-        if name in seen
+    settings = dict(found[:limit])
+    told = figures_of(db, figures, [*settings]).first
+    shown = [
+        DestinationShown(**msgspec.structs.asdict(it), settings=msgspec.json.decode(settings[it.name])) for it in told
     ]
+    return DestinationPage(shown, found[limit][0] if len(found) > limit else None)
+
+
+def show_destination(db: StoreSnapshot, figures: Figures | None, name: str) -> DestinationShown | None:
+    """The destination with this name. Errors: `StoreFailed`."""
+    found = list_destinations(db, figures, limit=1, cursor=name).destinations
+    return found[0] if found and found[0].name == name else None
+
+
+def figures_of(db: StoreSnapshot, figures: Figures | None, names: Sequence[str] | None) -> Destinations:
+    """By the engine, or without one by the store."""
+    if figures is not None:
+        return figures(names)
+    return destinations_of(db.destination_figures(names, SHOWN, time.time_ns() // 1_000_000))

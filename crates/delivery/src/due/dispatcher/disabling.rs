@@ -1,31 +1,21 @@
 //! A destination that has failed for long is paused by itself, if its settings say so (rule D23).
 //!
 //! The time counts from the first failure since the last success, by the wall clock, also while no process runs. The store
-//! gets it once the destination has failed for a minute. So an outage costs one write, and one that fails now and then
-//! costs none.
+//! gets it after a minute of failure: an outage costs one write, and a destination that fails now and then costs none.
 
 use super::{Dispatcher, Event};
 use crate::base::display::cut;
 use crate::base::times::rfc_3339;
+use crate::due::tallies::LONGEST_ERROR;
 
-/// A destination that has failed for this long is noted in the store.
 const NOTED_AFTER_MS: i64 = 60_000;
 const DAY_MS: f64 = 86_400_000.0;
-/// How many characters of an error are kept.
-const LONGEST_ERROR: usize = 200;
 
 /// Since when a destination fails, and whether the store knows that.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failing {
-    since_ms: i64,
-    is_noted: bool,
-}
-
-impl Failing {
-    /// As the store has it.
-    pub(crate) fn known(since_ms: i64) -> Self {
-        Self { since_ms, is_noted: true }
-    }
+    pub(super) since_ms: i64,
+    pub(super) is_noted: bool,
 }
 
 /// What the store is told of a destination.
@@ -55,8 +45,8 @@ impl Dispatcher {
         let for_ms = now_ms.saturating_sub(failing.since_ms);
         if for_ms >= (days * DAY_MS) as i64 {
             let since = rfc_3339(failing.since_ms);
-            let since = String::from_utf8_lossy(&since);
-            let reason = format!("no success since {since}, at last: {}", cut(reason, LONGEST_ERROR));
+            let (since, reason) = (String::from_utf8_lossy(&since), cut(reason, LONGEST_ERROR));
+            let reason = format!("no success since {since}, at last: {reason}");
             self.events.push(Event::Disabled { destination: name.to_string(), reason: reason.clone() });
             self.outcomes.failing.push((id, FailingNote::Disabled(reason)));
             to.is_paused = true; // at once; the commit makes it last

@@ -1,7 +1,7 @@
 //! Something to submit: a record, a message of a program, or another request.
 
 use tickwheel_delivery::BadRecord;
-use tickwheel_delivery::internal::{Incoming, Item, Origin, Parsed};
+use tickwheel_delivery::internal::{Item, Origin, Parsed};
 
 #[derive(Clone)]
 pub(crate) enum Entry {
@@ -88,20 +88,21 @@ impl Entry {
     /// Anything but a new message for one of these destinations becomes a bad record. One that recurs is refused too: it could
     /// take the place of another one's.
     pub(crate) fn limited_to(self, names: &[String]) -> Self {
-        let is_one =
-            |put: &Incoming| put.message.body.destination().is_some_and(|name| names.iter().any(|it| it == name));
-        if self.bad().is_some()
-            || matches!(&self, Self::Read(Parsed::Message(put)) if is_one(put) && !put.message.recurs())
-        {
-            return self;
+        let is_one = |name: &str| names.iter().any(|it| it == name);
+        match &self {
+            Self::Read(Parsed::Bad(..)) => return self,
+            Self::Read(Parsed::Message(put))
+                if put.message.body.destination().is_some_and(is_one) && !put.message.recurs() =>
+            {
+                return self;
+            }
+            _ => {}
         }
-        let none = || Origin { source: "".into(), line: 0, record: None };
-        let bad = BadRecord {
-            reason: "this token is limited to destinations, and the record is no new message for one of them"
-                .to_owned(),
-            allowed: format!("messages that do not recur or replace, and name one of {}", names.join(", ")),
-        };
-        Self::Read(Parsed::Bad(bad, self.origin().cloned().unwrap_or_else(none)))
+        let reason =
+            "this token is limited to destinations, and the record is no new message for one of them".to_owned();
+        let allowed = format!("messages that do not recur or replace, and name one of {}", names.join(", "));
+        let origin = self.origin().cloned().unwrap_or(Origin { source: "".into(), line: 0, record: None });
+        Self::Read(Parsed::Bad(BadRecord { reason, allowed }, origin))
     }
 
     /// A message without a `traceparent` gets this one, which is valid.

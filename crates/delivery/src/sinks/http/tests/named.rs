@@ -110,7 +110,7 @@ fn a_setting_that_is_not_allowed_is_told_and_no_secret_is_shown__d23() {
         (NamedSettings { disable_after_days: Some(0.0), ..good() }, "disable_after_days is 0 days: it may be 0.01 to"),
         (
             NamedSettings { headers: ["X-A", "x-a"].map(|it| (it.to_owned(), "s3cret".to_owned())).into(), ..good() },
-            "headers has 'X-A' and 'x-a', which are one name: a destination sends each header once",
+            "headers has a name twice, in another case: a destination sends each header once",
         ),
         (NamedSettings { secrets: Some(vec!["s3cret".to_owned()]), ..good() }, "secret"),
         (NamedSettings { body: NamedBody::Template("{".to_owned()), ..good() }, "the body is not JSON"),
