@@ -275,7 +275,7 @@ def print_fields(found: Mapping[str, Any]) -> None:
         if isinstance(shown, int) and not isinstance(shown, bool) and name != "seq":
             shown = f"{shown:,}"
         if shown is not None and shown is not False:
-            say(f"{name.replace('_', ' ') + ':':18}{shown_text(str(shown), 2_000)}")
+            say(f"{name.replace('_', ' ') + ':':17} {shown_text(str(shown), 2_000)}")
 
 
 def print_table(titles: tuple[str, ...], rows: Sequence[tuple[object, ...]], cursor: str | None) -> None:
