@@ -821,13 +821,15 @@ class _Options(TypedDict, total=False):
 
     `format`: an item, which is a message or a request; many of them; many messages; the bytes of one JSON object, or of
     lines of NDJSON. `replace`: messages take the place of those of their names; with `at_latest_ms` they are due at
-    most so long after the first call of a series. `trace`: the `traceparent` of messages without one. With more than
-    `most_bad` bad records none is taken.
+    most so long after the first call of a series. `destinations`: anything but a new message for one of these, which
+    does not recur, is a bad record. `trace`: the `traceparent` of messages without one. With more than `most_bad` bad
+    records none is taken.
     """
 
     format: Literal["item", "items", "messages", "object", "lines"]
     replace: bool
     at_latest_ms: int | None
+    destinations: Sequence[str] | None
     trace: str | None
     max_payload: int
     most_bad: int

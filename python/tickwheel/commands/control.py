@@ -11,7 +11,7 @@ from contextlib import closing
 from functools import wraps
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -72,7 +72,10 @@ _of_many = together(
     click.option("--destination", metavar="NAME", callback=full_text, help="Only those that name this destination."),
     click.option("--all", "is_all", is_flag=True, help="All messages."),
 )  # fmt: skip
-_of_key = click.option("--key", metavar="KEY", callback=full_text, help="Only messages of this key.")
+_of_key = together(
+    click.option("--key", metavar="KEY", callback=full_text, help="Only messages of this key."),
+    click.option("--destination", metavar="NAME", callback=full_text, help="Only messages that name this destination."),
+)
 
 
 @targeted
@@ -150,26 +153,39 @@ def again(target: str, access: dict[str, Any], key: str | None, id_: str | None)
 
 @targeted
 @_of_key
-def pause(target: str, access: dict[str, Any], key: str | None) -> None:
+def pause(target: str, access: dict[str, Any], key: str | None, destination: str | None) -> None:
     """Send nothing until it is resumed, also after a restart. Messages are accepted, and wait."""
-    _pause(target, access, key, is_paused=True)
-    what, more = ("", "") if key is None else (f"the key {key!r} is ", f" --key {quote(key)}")
-    say(f"{target}: {what}paused. To go on: tickwheel resume {target}{more}")
+    pause_or_resume(target, access, key, destination, is_paused=True)
 
 
 @targeted
 @_of_key
-def resume(target: str, access: dict[str, Any], key: str | None) -> None:
+def resume(target: str, access: dict[str, Any], key: str | None, destination: str | None) -> None:
     """Send again what is due."""
-    _pause(target, access, key, is_paused=False)
-    say(f"{target}: resumed." if key is None else f"{target}: the key {key!r} is resumed.")
+    pause_or_resume(target, access, key, destination, is_paused=False)
 
 
-def _pause(target: str, access: dict[str, Any], key: str | None, *, is_paused: bool) -> None:
-    from tickwheel.delivery.model.entries import Pause
+def pause_or_resume(
+    target: str, access: dict[str, Any], key: str | None, destination: str | None, *, is_paused: bool
+) -> None:
+    """Pause all, a key or a destination, or resume it, and say so. Exit code 1: no destination has this name."""
+    from tickwheel.delivery.model.entries import Answer, Pause
 
     with closing(control_of(target, access)) as control:
-        control.ask(Pause(is_paused, key))
+        if control.ask(Pause(is_paused, key, destination)) is Answer.UNKNOWN:
+            no_destination(str(destination))
+    what, more = "", ""
+    if key is not None:
+        what, more = f"the key {key!r} is ", f" --key {quote(key)}"
+    elif destination is not None:
+        what, more = f"the destination {destination} is ", f" --destination {destination}"
+    say(f"{target}: {what}" + (f"paused. To go on: tickwheel resume {target}{more}" if is_paused else "resumed."))
+
+
+def no_destination(name: str) -> NoReturn:
+    """Say so, and end with exit code 1."""
+    say(f"There is no destination {name!r}.", err=True)
+    sys.exit(1)
 
 
 def control_of(target: str, access: dict[str, Any]) -> "Control":

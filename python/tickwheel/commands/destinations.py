@@ -2,19 +2,20 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tickwheel.commands.control import control_of, targeted
+from tickwheel.commands.control import control_of, no_destination, pause_or_resume, targeted
 from tickwheel.commands.durations import Duration
 from tickwheel.commands.options import FILE, waits_of
 from tickwheel.commands.printing import say
-from tickwheel.commands.sight import as_json, looks, of_page, print_fields, print_json, print_table, view_of
+from tickwheel.commands.sight import as_json, looks, of_page, print_destinations, print_fields, print_json, view_of
 
 if TYPE_CHECKING:
     from tickwheel.delivery.model.entries import Answer
@@ -88,7 +89,14 @@ def _body(_ctx: click.Context, _param: click.Parameter, value: str | None) -> An
 @click.option(
     "--sink-timeout", "sink_timeout_s", metavar="DURATION", type=Duration(), help="The longest wait for an answer."
 )
-@click.option("--paused", is_flag=True, help="Its messages wait.")
+@click.option(
+    "--disable-after",
+    "disable_after_days",
+    metavar="DURATION",
+    type=Duration("d"),
+    help="Pause it by itself after it has failed for so long without a success.",
+)
+@click.option("--paused", is_flag=True, default=None, help="Pause it too. Without it a pause stays, and none begins.")
 def set_(
     target: str,
     access: dict[str, Any],
@@ -101,7 +109,7 @@ def set_(
 ) -> None:
     """Set the destination NAME, or change it.
 
-    What is left out is as for all others, whatever it was before. Only secrets stay.
+    What is left out is as for all others, whatever it was before. Only secrets stay, and a pause.
     """
     from tickwheel.delivery.base.errors import WrongUsage
     from tickwheel.delivery.sinks import Webhook
@@ -130,17 +138,15 @@ def _text_of(path: Path) -> str:
 @_command
 @_name
 def pause(target: str, access: dict[str, Any], name: str) -> None:
-    """Send nothing to the destination NAME until it is resumed. Its messages wait."""
-    _set(target, access, name, {**_shown(target, access, name), "paused": True})
-    say(f"{name}: paused. To go on: tickwheel destinations resume {target} {name}")
+    """Send nothing to the destination NAME until it is resumed: as tickwheel pause --destination NAME."""
+    pause_or_resume(target, access, None, name, is_paused=True)
 
 
 @_command
 @_name
 def resume(target: str, access: dict[str, Any], name: str) -> None:
-    """Send to the destination NAME again."""
-    _set(target, access, name, {**_shown(target, access, name), "paused": False})
-    say(f"{name}: resumed.")
+    """Send to the destination NAME again: as tickwheel resume --destination NAME."""
+    pause_or_resume(target, access, None, name, is_paused=False)
 
 
 @_command
@@ -155,12 +161,15 @@ def remove(target: str, access: dict[str, Any], name: str, messages: str | None)
 
     If TARGET is a file, its messages become dead letters in the next run.
     """
+    from tickwheel.delivery.base.errors import WrongUsage
     from tickwheel.delivery.model.entries import Answer, RemoveDestination
 
     with closing(control_of(target, access)) as control:
         answer = control.ask(RemoveDestination(name, messages is not None))
     if answer is Answer.UNKNOWN:
-        _none(name)
+        no_destination(name)
+    if answer is Answer.REFUSED:
+        raise WrongUsage(f"{name} has messages: wait for them, or give --messages dead")
     say(f"{name}: removed.")
 
 
@@ -174,7 +183,7 @@ def test(target: str, access: dict[str, Any], name: str) -> None:
     with closing(control_of(target, access)) as control:
         found = control.test(name)
     if found is None:
-        _none(name)
+        no_destination(name)
     state, error, took_ms = found
     say(f"{name}: {state} after {took_ms:,.0f} ms" + (f": {error}" if error else "."), err=state != "accepted")
     sys.exit(state != "accepted")
@@ -184,50 +193,50 @@ def test(target: str, access: dict[str, Any], name: str) -> None:
 @of_page
 @as_json
 def list_(target: str, access: dict[str, Any], limit: int, cursor: str | None, as_json: bool) -> None:
-    """List the destinations, in the order of their names."""
+    """List the destinations, in the order of their names, with their states and what waits."""
+    from tickwheel._native import rfc_3339
+
     with view_of(target, access) as view:
         page = view.destinations(limit=limit, cursor=cursor)
     if as_json:
         print_json(page)
         return
-    rows = [(it["name"], it["url"], it.get("rate"), "paused" if it.get("paused") else None) for it in page.destinations]
-    print_table(("name", "url", "rate", "state"), rows, page.next)
+    print_destinations(page.destinations, rfc_3339(time.time_ns() // 1_000_000), page.next)
 
 
 @_looks
 @_name
 @as_json
 def show(target: str, access: dict[str, Any], name: str, as_json: bool) -> None:
-    """Show the settings of the destination NAME, without its secrets. Exit code 1: there is none."""
-    found = _shown(target, access, name)
-    if as_json:
-        print_json({"name": name, **found})
-        return
-    parts = {"headers": [f"{each}: {value}" for each, value in found.get("headers", {}).items()]}
-    if not isinstance(body := found.get("body", "envelope"), str):
-        parts["body"] = [json.dumps(body, ensure_ascii=False)]
-    parts["waits_s"] = [str(wait) for wait in found.get("waits_s", ())]
-    print_fields({"name": name, **found, **parts})
+    """Show the destination NAME: its state, what waits, and its settings but no secrets. Exit code 1: there is none.
 
+    Only a server knows whether it is down, and the last error.
+    """
+    import msgspec
 
-def _shown(target: str, access: dict[str, Any], name: str) -> Mapping[str, Any]:
-    with view_of(target, access.copy()) as view:
+    with view_of(target, access) as view:
         found = view.destination(name)
     if found is None:
-        _none(name)
-    return {each: value for each, value in found.items() if each != "name"}
+        no_destination(name)
+    if as_json:
+        print_json(found)
+        return
+    settings = {**found.settings}
+    parts = {"headers": [f"{each}: {value}" for each, value in settings.get("headers", {}).items()]}
+    if not isinstance(body := settings.get("body", "envelope"), str):
+        parts["body"] = [json.dumps(body, ensure_ascii=False)]
+    parts["waits_s"] = [str(wait) for wait in settings.get("waits_s", ())]
+    print_fields({**msgspec.structs.asdict(found), "settings": None, **settings, **parts})
 
 
 def _set(target: str, access: dict[str, Any], name: str, settings: Mapping[str, Any]) -> "Answer":
     import msgspec
 
+    from tickwheel._native import read_records
     from tickwheel.delivery.model.entries import SetDestination
 
     given = {each: value for each, value in settings.items() if value is not None}
+    asked = SetDestination(name, msgspec.json.encode(given).decode())
+    read_records(asked, format="item")  # checks it here, so that a server's answer about HTTP is never shown
     with closing(control_of(target, access)) as control:
-        return control.ask(SetDestination(name, msgspec.json.encode(given).decode()))
-
-
-def _none(name: str) -> NoReturn:
-    say(f"There is no destination {name!r}.", err=True)
-    sys.exit(1)
+        return control.ask(asked)

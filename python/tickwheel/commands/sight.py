@@ -202,20 +202,25 @@ def _print_destinations(found: "StoreStatus") -> None:
     more = found.destinations.count - len(destinations)
     say("")
     say(f"destinations, and {more:,} more:" if more else "destinations:")
+    print_destinations(destinations, found.at, None)
+
+
+def print_destinations(destinations: "Sequence[DestinationSeen]", at: str, cursor: str | None) -> None:
+    """Print a table of them as they were at this time, and say how to go on."""
     rows = [
         (
             it.name,
-            _state(it, found.at),
+            _state(it, at),
             it.waiting,
             it.overdue,
             _part_late(it),
             it.rate,
-            _retry(it, found.at),
-            it.last_error,
+            _retry(it, at),
+            it.paused_reason or it.last_error,
         )
         for it in destinations
     ]
-    print_table(("name", "state", "waiting", "overdue", "late", "rate", "next try", "last error"), rows, None)
+    print_table(("name", "state", "waiting", "overdue", "late", "rate", "next try", "last error"), rows, cursor)
 
 
 def _counts(found: "Destinations") -> str | None:
@@ -226,7 +231,8 @@ def _counts(found: "Destinations") -> str | None:
 
 
 def _state(found: "DestinationSeen", at: str) -> str:
-    return found.state if found.down_since is None else f"{found.state} for {_span(found.down_since, at)}"
+    since = found.paused_since or found.down_since
+    return found.state if since is None else f"{found.state} for {_span(since, at)}"
 
 
 def _part_late(found: "DestinationSeen") -> str | None:
@@ -282,7 +288,7 @@ def print_fields(found: Mapping[str, Any]) -> None:
         if isinstance(shown, int) and not isinstance(shown, bool) and name != "seq":
             shown = f"{shown:,}"
         if shown is not None and shown is not False:
-            say(f"{name.replace('_', ' ') + ':':18}{shown_text(str(shown), 2_000)}")
+            say(f"{name.replace('_', ' ') + ':':17} {shown_text(str(shown), 2_000)}")
 
 
 def print_table(titles: tuple[str, ...], rows: Sequence[tuple[object, ...]], cursor: str | None) -> None:

@@ -1,7 +1,9 @@
 """`tickwheel destinations`, of a store at rest and of a server (D23)."""
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,10 @@ from click.testing import CliRunner, Result
 from delivery.serve.conftest import Served
 from delivery.webhook_receiver import Receiver
 from tickwheel.commands import tickwheel as command
+from tickwheel.commands.control import control_of
+from tickwheel.commands.options import ACCESS
 from tickwheel.delivery import DeliveryQueue, StoreView
+from tickwheel.delivery.model.entries import SetDestination
 from tickwheel.delivery.sinks import Destination
 
 pytestmark = pytest.mark.timeout(120)
@@ -45,31 +50,33 @@ def test_one_is_set_changed_paused_shown_and_removed__D23(target: str, tmp_path:
     (tmp_path / "header").write_text("Bearer 17\n")
     more = ["--webhook-secret-file", tmp_path / "secret", "--webhook-header", f"authorization: file:{tmp_path}/header"]
     url = ["--url", "https://acme.example/hooks"]
-    made = run("set", target, "acme", *url, *more, "--rate", "10/s", "--waits", "5s,5m", "--sink-timeout", "2s")
+    made = run("set", target, "acme", *url, *more, "--rate", "10/s", "--waits", "5s,5m", "--sink-timeout", "2s",
+        "--disable-after", "5d")  # fmt: skip
     assert (made.exit_code, made.stdout) == (0, "acme: set.\n"), made.output
-    told = shown(target)
+    told = shown(target)["settings"]
     assert told.pop("secrets_set")
     assert told == {
-        "name": "acme",
         "url": "https://acme.example/hooks",
         "headers": {"authorization": "Bearer 17"},
         "rate": "10/s",
         "waits_s": [5.0, 300.0],
         "sink_timeout_s": 2.0,
+        "disable_after_days": 5.0,
     }
     assert SECRET not in run("show", target, "acme").output
 
-    assert "To go on: tickwheel destinations resume" in run("pause", target, "acme").stdout
+    paused = f"{target}: the destination acme is paused. To go on: tickwheel resume {target} --destination acme\n"
+    assert run("pause", target, "acme").stdout == paused
+    assert run("set", target, "acme", *url, *more, "--rate", "20/s").exit_code == 0, "a change leaves the pause"
     told = shown(target)
-    assert (told["paused"], told["rate"], bool(told["secrets_set"])) == (True, "10/s", True)
-    assert [line.split() for line in run("list", target).stdout.splitlines()] == [
-        ["name", "url", "rate", "state"],
-        ["acme", "https://acme.example/hooks", "10/s", "paused"],
-    ]
-    assert run("resume", target, "acme").stdout == "acme: resumed.\n"
-    assert "paused" not in shown(target)
+    assert (told["state"], told["rate"], bool(told["settings"]["secrets_set"])) == ("paused", "20/s", True)
+    titles, row = run("list", target).stdout.splitlines()
+    assert titles.split() == ["name", "state", "waiting", "overdue", "rate"]
+    assert [*row.split()[:3], *row.split()[-3:]] == ["acme", "paused", "for", "0", "0", "20/s"]
+    assert run("resume", target, "acme").stdout == f"{target}: the destination acme is resumed.\n"
+    assert shown(target)["state"] == "sending"
     assert run("set", target, "acme", *url, "--no-secrets").stdout == "acme: changed.\n"
-    assert shown(target) == {"name": "acme", "url": "https://acme.example/hooks"}
+    assert shown(target)["settings"] == {"url": "https://acme.example/hooks"}
     assert run("remove", target, "acme").stdout == "acme: removed.\n"
     for one in ("show", "pause", "resume", "remove", "test"):
         gone = run(one, target, "acme")
@@ -84,13 +91,34 @@ def test_one_is_set_changed_paused_shown_and_removed__D23(target: str, tmp_path:
         (["--url", "https://a.example", "--webhook-header", "host: x"], "the header 'host' is set by tickwheel"),
         (["--url", "https://a.example", "--webhook-header", "x: 1", "--webhook-header", "x: 2"], "has a name twice"),
         (["--url", "https://a.example", "--webhook-header", "x: env:NO_SUCH"], "has no variable NO_SUCH"),
+        (["--url", "https://a.example", "--webhook-header", "x-a: 1", "--webhook-header", "X-A: 2"], "in another case"),
+        (["--url", "https://a.example", "--sink-timeout", "0"], "sink_timeout_s is 0 s: it may be 0.001 to 86,400 s"),
         ([], "Missing option '--url'"),
     ],
 )
 def test_what_is_not_allowed_is_told__D23(target: str, arguments: list[str], said: str) -> None:
     told = run("set", target, "acme", *arguments)
     assert told.exit_code == 2, told.output
-    assert said in " ".join(told.stderr.split())
+    assert said in (text := " ".join(told.stderr.split()))
+    assert "answers 4" not in text, "nothing is said about HTTP"
+
+
+def test_a_pause_changes_no_number_of_a_template__D16_D23(target: str) -> None:
+    """In JSON 1.50 is another text than 1.5, and a receiver may see it."""
+    with closing(control_of(target, dict.fromkeys(ACCESS))) as control:
+        control.ask(SetDestination("acme", '{"url": "https://acme.example/", "body": {"n": 1.50}}'))
+    before = run("show", target, "acme", "--json").stdout
+    for asked in ("pause", "resume"):
+        told = CliRunner().invoke(command, [asked, target, "--destination", "acme"])
+        assert told.exit_code == 0, told.output
+        told = CliRunner().invoke(command, [asked, target, "--destination", "nobody"])
+        assert (told.exit_code, told.stderr) == (1, "There is no destination 'nobody'.\n")
+        told = CliRunner().invoke(command, [asked, target, "--destination", "acme", "--key", "k"])
+        assert told.exit_code == 2
+    assert run("show", target, "acme", "--json").stdout == before
+    if Path(target).exists():
+        with closing(sqlite3.connect(target)) as db:
+            assert db.execute("""SELECT settings LIKE '%{"n": 1.50}%' FROM destinations""").fetchall() == [(1,)]
 
 
 def test_a_name_that_is_none_is_told__D23(target: str) -> None:
@@ -135,9 +163,9 @@ def test_a_test_send_says_what_came_back__D23(tmp_path: Path, receiver: Receiver
 def test_a_template_is_set_from_a_file_and_shown__D23(target: str, tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text('{"text": "{{payload.name|nobody}}"}')
     assert run("set", target, "chat", "--url", "https://chat.example/", "--body", tmp_path / "t.json").exit_code == 0
-    assert shown(target, "chat")["body"] == {"text": "{{payload.name|nobody}}"}
+    assert shown(target, "chat")["settings"]["body"] == {"text": "{{payload.name|nobody}}"}
     told = run("show", target, "chat")
     assert (told.exit_code, '{"text": "{{payload.name|nobody}}"}' in told.stdout) == (0, True), told.output
     assert run("pause", target, "chat").exit_code == 0
-    assert shown(target, "chat")["body"] == {"text": "{{payload.name|nobody}}"}
+    assert shown(target, "chat")["settings"]["body"] == {"text": "{{payload.name|nobody}}"}
     assert "is no file with JSON" in run("set", target, "chat", "--url", "http://h/", "--body", "nothing").output

@@ -1,7 +1,10 @@
 """Destinations that messages name (D23)."""
 
 import asyncio
+import sqlite3
 import ssl
+import time
+from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -70,7 +73,13 @@ def test_one_that_is_not_set_or_not_named_is_refused__D23(queue: DeliveryQueue) 
         ({"url": "http://h/", "concurrency": 0}, "concurrency is 0"),
         ({"url": "http://h/", "headers": {"Host": "x"}}, "the header 'Host' is set by tickwheel"),
         ({"url": "http://h/", "secrets": ["s3cret"]}, "whsec_"),
-        ({"url": "http://h/", "waits_s": [0]}, "a wait is 0"),
+        ({"url": "http://h/", "waits_s": [0]}, "a wait of waits_s is 0 s"),
+        ({"url": "http://h/", "waits_s": []}, "waits_s has 0 waits: it may have 1 to 1,000, or be left out"),
+        ({"url": "http://h/", "waits_s": [1] * 100_000}, "waits_s has 100,000 waits"),
+        (
+            {"url": "http://h/", "headers": {"X-A": "s3cret", "x-a": "s3cret"}},
+            "headers has a name twice, in another case",
+        ),
         ({"url": ""}, "url is missing"),
         ({"url": "http://h/", "secrets": "s3cret"}, "invalid type: a text, expected a sequence"),
         ({"url": "http://h/", "body": "envelop"}, 'allowed: "envelope", "payload", or an object'),
@@ -154,16 +163,66 @@ def test_settings_come_back_without_secrets_and_a_change_keeps_them__D12_D23(
     assert told.pop("secrets_set").endswith("Z")
     assert told == {"url": receiver.url, "headers": {"X-Team": "17"}, "waits_s": [1.0, 2.0]}
     queue.set_destination("here", receiver.url, paused=True)
-    assert queue.destinations()["here"].keys() == {"url", "paused", "secrets_set"}
+    assert queue.destinations()["here"].keys() == {"url", "secrets_set"}
     queue.put("a", 1, delay_ms=0, destination="here")
     assert not queue.wait_until_empty(0.05), "it is paused"
     queue.set_destination("here", receiver.url)
+    assert not queue.wait_until_empty(0.05), "a change leaves the pause"
+    queue.resume(destination="here")
     assert queue.wait_until_empty(30), "and goes on at once"
     queue.set_destination("here", receiver.url, secrets=[])
     assert queue.destinations() == {"here": {"url": receiver.url}}
     queue.put("b", 1, delay_ms=0, destination="here")
     assert queue.wait_until_empty(30)
     assert ["webhook-signature" in headers for headers, _ in receiver.requests] == [True, False]
+
+
+def test_a_pause_is_of_one_destination_alone_and_lasts__D16_D23(tmp_path: Path, receiver: Receiver) -> None:
+    settings: dict[str, Any] = {"to": None, "allow_addresses": ["127.0.0.1"]}
+    with DeliveryQueue(tmp_path / "s.db", **settings) as queue:
+        for name in ("held", "well"):
+            queue.set_destination(name, receiver.url)
+        queue.pause(destination="held")
+        for name in ("held", "well"):
+            queue.put(name, 1, delay_ms=0, destination=name)
+        while not receiver.requests:
+            time.sleep(0.01)
+        found = queue.view.destination("held")
+        assert found is not None
+        assert (found.state, found.paused_reason, bool(found.paused_since)) == ("paused", None, True)
+        for wrong in (queue.pause, queue.resume):
+            with pytest.raises(WrongUsage, match="there is no destination 'nobody': set it first"):
+                wrong(destination="nobody")
+            with pytest.raises(WrongUsage, match="a key, or a destination, or none"):
+                wrong("k", destination="held")
+            with pytest.raises(BadRecord, match="no name of a destination"):
+                wrong(destination="no body")
+    with DeliveryQueue(tmp_path / "s.db", **settings) as queue:
+        assert not queue.wait_until_empty(0.05)
+        queue.resume(destination="held")
+        assert queue.wait_until_empty(30)
+    assert sorted(post["id"] for post in posts(receiver)) == ["held", "well"]
+
+
+def test_one_that_fails_for_long_is_paused_and_the_log_says_why__D15_D23(
+    tmp_path: Path, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.statuses.extend([410] * 1_000)
+    with DeliveryQueue(tmp_path / "s.db", to=None, allow_addresses=["127.0.0.1"]) as queue:
+        queue.set_destination("gone", receiver.url, waits_s=[0.01], disable_after_days=0.01)
+        queue.put("a", 1, delay_ms=0, destination="gone")
+        while not receiver.requests:
+            time.sleep(0.01)
+    with closing(sqlite3.connect(tmp_path / "s.db")) as db, db:
+        db.execute("UPDATE destinations SET failing_ms = 1700000000000")
+    with DeliveryQueue(tmp_path / "s.db", to=None, allow_addresses=["127.0.0.1"]) as queue:
+        queue.put("b", 1, delay_ms=0, destination="gone")
+        while (found := queue.view.destination("gone")) is None or found.state != "paused":
+            time.sleep(0.01)
+        assert found.paused_reason is not None
+        assert found.paused_reason.startswith("no success since 2023-11-14T22:13:20.000Z, at last: status 410")
+    [told] = [it.getMessage() for it in caplog.records if "is paused" in it.getMessage()]
+    assert told == f"the destination gone is paused: {found.paused_reason}; once it is mended, resume it"
 
 
 def test_one_with_messages_stays_unless_they_become_dead_letters__D23(tmp_path: Path) -> None:
@@ -179,7 +238,7 @@ def test_one_with_messages_stays_unless_they_become_dead_letters__D23(tmp_path: 
         assert {letter.reason for letter in told} == {"its destination gone was removed"}
         with pytest.raises(BadRecord, match="not set"):
             queue.put("late", 1, due=FAR_MS, destination="gone")
-        assert queue.requeue("1") is Answer.DEAD
+        assert queue.requeue("1") is Answer.REFUSED
         assert queue.destinations() == {}
         queue.set_destination("gone", "https://other.example/", paused=True)
         assert queue.requeue("1") is Answer.REQUEUED, "once it is set again"
@@ -189,9 +248,11 @@ def test_many_are_told_in_pages__D14_D23(queue: DeliveryQueue) -> None:
     for name in ("b", "c", "a"):
         queue.set_destination(name, "https://a.example/")
     first = queue.view.destinations(limit=2)
-    assert ([each["name"] for each in first.destinations], first.next) == (["a", "b"], "c")
+    assert ([each.name for each in first.destinations], first.next) == (["a", "b"], "c")
     last = queue.view.destinations(limit=2, cursor=first.next)
-    assert ([each["name"] for each in last.destinations], last.next) == (["c"], None)
+    assert ([each.name for each in last.destinations], last.next) == (["c"], None)
     assert [*queue.destinations()] == ["a", "b", "c"]
-    assert queue.view.destination("b") == {"name": "b", "url": "https://a.example/"}
+    found = queue.view.destination("b")
+    assert found is not None
+    assert (found.state, found.waiting, found.settings) == ("sending", 0, {"url": "https://a.example/"})
     assert queue.view.destination("aa") is None

@@ -99,7 +99,8 @@ def test_a_function_that_this_process_lacks_keeps_its_messages__D23(tmp_path: Pa
             assert queue.summary.undeliverable == 0
     with DeliveryQueue(store, handlers={"email": lambda it: got.put(it.message.id)}) as queue:
         assert {got.get(timeout=30), got.get(timeout=30)} == {"a", "b"}
-        assert queue.view.destination("email")["rate"] == "1000/s"
+        assert (found := queue.view.destination("email")) is not None
+        assert (found.rate, found.settings["function"]) == ("1000/s", True)
 
 
 def test_errors_mean_the_same_as_in_a_function_of_the_queue__D6_D23(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::deliverer::Deliverer;
 use super::destination::Destination;
+use crate::base::clock::{whole, whole_ms};
 use crate::base::error::DeliveryError;
 use crate::due::dispatcher::Event;
 use crate::due::pace::Rate;
@@ -265,15 +266,6 @@ impl fmt::Debug for OpenOptions {
     }
 }
 
-fn whole_ms(time: Duration) -> u64 {
-    whole(time, 1_000_000)
-}
-
-/// Converts to units of `unit_ns` nanoseconds, rounded up.
-fn whole(time: Duration, unit_ns: u128) -> u64 {
-    u64::try_from(time.as_nanos().div_ceil(unit_ns)).unwrap_or(u64::MAX)
-}
-
 /// Writes dead letters to standard error.
 struct StandardError;
 
@@ -318,7 +310,7 @@ mod tests {
         assert!(refused(options().with_keep_ids(longest)).ends_with(" days: it may be 0 to 36,500 days"));
         assert!(refused(options().with_unanswered_for(366 * DAY)).starts_with("unanswered-for is 31622400 s"));
         assert_eq!(refused(options().with_max_attempts(0)), "max-attempts is 0: it may be 1 to 1,000,000");
-        assert!(refused(options().with_rate(0, MS)).starts_with("rate is 0 in 1000 us: it may be one a day to"));
+        assert!(refused(options().with_rate(0, MS)).starts_with("rate is 0 in 1ms: it may be one a day to"));
         assert_eq!(refused(options().with_concurrency(0)), "concurrency is 0: it may be 1 to 1,000,000");
         assert!(refused(options().with_backoff(HOUR, MS)).contains("wait is 0.001 s: it may be 3600 to 86,400 s"));
         assert!(refused(options().with_backoff(Duration::ZERO, MS)).starts_with("backoff's first wait is 0 s"));

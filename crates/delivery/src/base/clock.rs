@@ -11,7 +11,7 @@
 //! Example: the wall clock shows 1,700,000,000,000 ms when the timer's clock reads 5,000 ms. A message due at
 //! 1,700,000,000,250 has the instant 5,250.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tickwheel::Clock;
 
@@ -146,6 +146,16 @@ fn measure(timer: &Clock, wall: &dyn WallTime) -> i64 {
     };
     // A pause between the two readings makes the distance too small, so the largest distance is the best.
     (0..READINGS).map(|_| read()).max().expect("there are some")
+}
+
+/// A time in milliseconds, rounded up.
+pub(crate) fn whole_ms(time: Duration) -> u64 {
+    whole(time, 1_000_000)
+}
+
+/// A time in units of `unit_ns` nanoseconds, rounded up.
+pub(crate) fn whole(time: Duration, unit_ns: u128) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(unit_ns)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

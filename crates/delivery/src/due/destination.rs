@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::dispatcher::Failing;
 use super::doubt::{Doubts, Key};
 use super::lanes::Slot;
 use super::outage::Outage;
 use super::pace::{Pace, Rate};
 use super::places::{PlaceLimits, Places};
 use super::retry::Retry;
+use crate::base::clock::whole_ms;
 use crate::message::named::NamedSettings;
 use tickwheel::Handle;
 
@@ -23,6 +25,8 @@ pub(crate) struct Destination {
     /// What a message is sent to, if it names a destination.
     pub(super) named: Option<Arc<NamedSettings>>,
     pub(super) is_paused: bool,
+    /// Only of one that is to be paused after a time.
+    pub(super) failing: Option<Failing>,
     /// How long a send may take, if it is not the usual time.
     pub(super) time_out: Option<Duration>,
     pub(super) queues: Queues,
@@ -54,6 +58,7 @@ impl Destination {
             name: None,
             named: None,
             is_paused: false,
+            failing: None,
             time_out: None,
             queues: Queues::default(),
             has_turn: false,
@@ -82,7 +87,7 @@ impl Destination {
     /// keeps its place.
     pub(super) fn set(&mut self, settings: NamedSettings, usual: &Usual, now_us: u64) {
         let PlaceLimits { young, spare, .. } = usual.places;
-        let NamedSettings { concurrency, rate, waits_s, paused, .. } = &settings;
+        let NamedSettings { concurrency, rate, waits_s, .. } = &settings;
         let spare = settings.spare.unwrap_or(if concurrency.is_some() { 0 } else { spare });
         let young = concurrency.map_or(young, |most| most.min(young));
         self.places.set_limits(PlaceLimits { young, spare, ..usual.places });
@@ -91,10 +96,9 @@ impl Destination {
         }
         self.retry = usual.retry.clone();
         if let Some(waits_s) = waits_s {
-            self.retry.waits_ms = waits_s.iter().map(|wait| whole_ms(*wait)).collect();
+            self.retry.waits_ms = waits_s.iter().map(|wait| whole_ms(seconds(*wait))).collect();
         }
-        self.is_paused = *paused;
-        self.time_out = settings.sink_timeout_s.map(|it| Duration::from_millis(whole_ms(it)));
+        self.time_out = settings.sink_timeout_s.map(seconds);
         self.named = Some(Arc::new(settings));
     }
 
@@ -131,8 +135,8 @@ impl Destination {
     }
 }
 
-fn whole_ms(s: f64) -> u64 {
-    (s * 1_000.0).ceil() as u64
+fn seconds(s: f64) -> Duration {
+    Duration::try_from_secs_f64(s).unwrap_or_default() // it was checked
 }
 
 /// The settings of a destination that says nothing about them.

@@ -22,6 +22,7 @@
 //! - A lock guards the dispatcher. No sink is called under it.
 
 mod control;
+mod disabling;
 mod event;
 mod failing;
 mod parking;
@@ -54,6 +55,7 @@ use crate::message::Body;
 use crate::store::{Attempts, Done, Outcome, StoredDestination};
 use tickwheel::{Handle, Timer};
 
+pub(crate) use disabling::{Failing, FailingNote};
 pub use event::Event;
 
 /// The most messages that are taken and not sent under one hold of the lock: they expire, or wait for their notes.
@@ -73,11 +75,13 @@ pub(crate) struct Outcomes {
     pub(crate) attempts: Vec<Attempts>,
     /// Messages with strikes: each goes out once this is on disk, or does not any more.
     pub(crate) noted: Vec<(i64, bool)>,
+    /// Destinations, by their numbers, that fail for long.
+    pub(crate) failing: Vec<(i64, FailingNote)>,
 }
 
 impl Outcomes {
     pub(crate) fn is_empty(&self) -> bool {
-        self.done.is_empty() && self.attempts.is_empty() && self.noted.is_empty()
+        self.done.is_empty() && self.attempts.is_empty() && self.noted.is_empty() && self.failing.is_empty()
     }
 
     /// Leaves `other` empty, with its memory: it has the results of the next send.
@@ -87,6 +91,7 @@ impl Outcomes {
         self.ended.append(&mut other.ended);
         self.attempts.append(&mut other.attempts);
         self.noted.append(&mut other.noted);
+        self.failing.append(&mut other.failing);
     }
 }
 
@@ -494,6 +499,8 @@ impl Dispatcher {
     fn set_share(&mut self, share: u32, stored: &StoredDestination) {
         let (usual, now_us) = (self.to[0].usual(), self.clocks.now_us());
         self.to[share].name = Some(stored.name.clone());
+        self.to[share].is_paused = stored.paused_ms.is_some();
+        self.to[share].failing = stored.failing_ms.map(|since_ms| Failing { since_ms, is_noted: true });
         // A version that can't read them sends nothing there.
         match serde_json::from_str(&stored.settings) {
             Ok(settings) => self.to[share].set(settings, &usual, now_us),

@@ -12,7 +12,9 @@
 //! Example: 50/s is 1 message in 20,000 µs. The bucket holds 5 tokens, or 100,000 parts. Five messages go out at once,
 //! and the sixth 20 ms later.
 
-use crate::base::display::quoted;
+use std::time::Duration;
+
+use crate::base::display::{quoted, with_commas};
 use crate::base::error::DeliveryError;
 
 /// The bucket holds the tokens of this time.
@@ -23,6 +25,8 @@ const SECOND_US: u128 = 1_000_000;
 const DAY_US: u128 = 86_400 * SECOND_US;
 /// The most messages in a second.
 const MOST_IN_SECOND: u128 = 1_000_000;
+
+const BETWEEN: &str = "it may be one a day to 1,000,000 a second";
 
 /// A number of messages in a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +47,8 @@ impl Rate {
         if messages * DAY_US >= per_us && per_us > 0 && messages * SECOND_US <= MOST_IN_SECOND * per_us {
             return Ok(());
         }
-        let Self { messages, per_us } = self;
-        let text = format!("rate is {messages} in {per_us} us: it may be one a day to 1,000,000 a second");
-        Err(DeliveryError::Usage(text))
+        let (messages, per) = (with_commas(self.messages as usize), Duration::from_micros(self.per_us));
+        Err(DeliveryError::Usage(format!("rate is {messages} in {per:?}: {BETWEEN}")))
     }
 
     /// Reads `N/s`, `N/min`, `N/h` or `N/day`.
@@ -66,7 +69,7 @@ impl Rate {
             _ => return Err(usage()),
         };
         let rate = Self { messages: count.parse().map_err(|_| usage())?, per_us: per_s * 1_000_000 };
-        rate.check()?;
+        rate.check().map_err(|_| DeliveryError::Usage(format!("rate is {}: {BETWEEN}", quoted(text, 40))))?;
         Ok(rate)
     }
 
@@ -288,6 +291,6 @@ mod tests {
             assert!(wrong.check().is_err(), "{wrong:?}");
         }
         let text = per_second(0).check().unwrap_err().to_string();
-        assert_eq!(text, "rate is 0 in 1000000 us: it may be one a day to 1,000,000 a second");
+        assert_eq!(text, "rate is 0 in 1s: it may be one a day to 1,000,000 a second");
     }
 }

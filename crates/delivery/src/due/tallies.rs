@@ -1,7 +1,7 @@
 //! The answers of each named destination since the engine was opened (rule D23). A tally begins with the first answer. It
 //! stays when the destination has no message in memory any more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::base::display::cut;
 
 /// How many characters of an error are kept.
-const LONGEST_ERROR: usize = 200;
+pub(super) const LONGEST_ERROR: usize = 200;
 /// A message that is sent more than this after its due time is late.
 const LATE_US: i64 = 1_000_000;
 
@@ -48,8 +48,10 @@ impl Tally {
 /// All of them, in the order of their first answers.
 #[derive(Debug, Default)]
 pub(crate) struct Tallies {
-    all: Vec<Tally>,
-    places: FxHashMap<i64, usize>,
+    all: BTreeMap<u64, Tally>,
+    /// The place of each among all, by the number of its destination.
+    places: FxHashMap<i64, u64>,
+    next: u64,
     down: BTreeSet<i64>,
 }
 
@@ -57,20 +59,28 @@ impl Tallies {
     /// The tally of the destination with this number and name.
     pub(crate) fn of(&mut self, id: i64, name: &str) -> &mut Tally {
         let place = *self.places.entry(id).or_insert_with(|| {
-            let name = name.into();
-            let (delivered, late, lateness_us, failed) = (0, 0, 0, 0);
-            self.all.push(Tally { id, name, delivered, late, lateness_us, failed, last_error: None, down: None });
-            self.all.len() - 1
+            self.next += 1;
+            self.next
         });
-        &mut self.all[place]
+        let new = || Tally {
+            id,
+            name: name.into(),
+            delivered: 0,
+            late: 0,
+            lateness_us: 0,
+            failed: 0,
+            last_error: None,
+            down: None,
+        };
+        self.all.entry(place).or_insert_with(new)
     }
 
     pub(crate) fn get(&self, id: i64) -> Option<&Tally> {
-        self.places.get(&id).map(|place| &self.all[*place])
+        self.all.get(self.places.get(&id)?)
     }
 
-    pub(crate) fn all(&self) -> &[Tally] {
-        &self.all
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Tally> {
+        self.all.values()
     }
 
     /// The numbers of the destinations that are down.
@@ -80,20 +90,19 @@ impl Tallies {
 
     /// The destination is down, for this reason, or up.
     pub(crate) fn changes(&mut self, id: i64, down: Option<(u64, &str)>) {
-        let Some(place) = self.places.get(&id) else { return };
+        let Some(tally) = self.places.get(&id).and_then(|place| self.all.get_mut(place)) else { return };
         if down.is_some() {
             self.down.insert(id);
         } else {
             self.down.remove(&id);
         }
-        self.all[*place].down = down.map(|(since_us, reason)| (since_us, cut(reason, LONGEST_ERROR).into()));
+        tally.down = down.map(|(since_us, reason)| (since_us, cut(reason, LONGEST_ERROR).into()));
     }
 
     /// The destination was removed.
     pub(crate) fn forget(&mut self, id: i64) {
         let Some(place) = self.places.remove(&id) else { return };
-        self.all.remove(place);
-        self.places.values_mut().filter(|other| **other > place).for_each(|other| *other -= 1);
+        self.all.remove(&place);
         self.down.remove(&id);
     }
 

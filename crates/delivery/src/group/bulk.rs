@@ -130,8 +130,8 @@ impl Group<'_> {
         let letters = self.store.letters_of_messages(action.at.0, action.through, CHANGE)?;
         for (n, seq) in &letters {
             action.at = (*n, 0);
-            let is_requeued = self.requeue_letter(*seq, Some(&action.filter))?;
-            action.changed += u64::from(is_requeued);
+            let answer = self.requeue_letter(*seq, Some(&action.filter))?;
+            action.changed += u64::from(answer == Some(Answer::Requeued));
         }
         Ok(letters.len() == CHANGE)
     }

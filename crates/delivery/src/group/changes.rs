@@ -169,26 +169,26 @@ impl Group<'_> {
     pub(super) fn requeue(&mut self, key: Option<&str>, id: &str) -> Result<Answer> {
         let Some(known) = self.store.find(key, id)? else { return Ok(Answer::Unknown) };
         let Some(outcome) = known.outcome.filter(|outcome| outcome.is_dead()) else { return self.look(key, id) };
-        Ok(if self.requeue_letter(known.seq, None)? { Answer::Requeued } else { answer_of(outcome) })
+        Ok(self.requeue_letter(known.seq, None)?.unwrap_or(answer_of(outcome)))
     }
 
-    /// Returns whether the dead letter is a message again. It stays as it is if its record is gone, if `filter` does
-    /// not match, or if the message was submitted again since then.
-    pub(super) fn requeue_letter(&mut self, seq: i64, filter: Option<&Filter>) -> Result<bool> {
-        let Some((record, reason)) = self.store.letter(seq)? else { return Ok(false) };
-        let Some(mut message) = read_again(&record, self.now_ms) else { return Ok(false) };
+    /// `Requeued`: the dead letter is a message again. `Refused`: its destination is not set. `None`: its record is gone,
+    /// `filter` does not match, or the message was submitted again since then.
+    pub(super) fn requeue_letter(&mut self, seq: i64, filter: Option<&Filter>) -> Result<Option<Answer>> {
+        let Some((record, reason)) = self.store.letter(seq)? else { return Ok(None) };
+        let Some(mut message) = read_again(&record, self.now_ms) else { return Ok(None) };
         let takes = |it: &Filter| {
             let destination = message.body.destination();
             it.takes_due(message.due_ms) && it.takes_key(message.key()) && it.takes_destination(destination)
         };
         let Some(known) = self.store.find(message.key(), message.id())?.filter(|known| known.seq == seq) else {
-            return Ok(false);
+            return Ok(None);
         };
         if !(known.outcome.is_some_and(Outcome::is_dead) && filter.is_none_or(takes)) {
-            return Ok(false);
+            return Ok(None);
         }
         let share = match message.body.destination().map(|name| self.store.destination(name)) {
-            Some(None) => return Ok(false), // it was removed
+            Some(None) => return Ok(Some(Answer::Refused)), // it was removed
             Some(Some(it)) => it.share,
             None => 0,
         };
@@ -201,7 +201,7 @@ impl Group<'_> {
         if message.body.recurrence().is_some() {
             self.admit_again(seq, message.clone(), false, None)?;
             self.begin_recurring(seq, &message.body)?;
-            return Ok(true);
+            return Ok(Some(Answer::Requeued));
         }
         // A message that ended the process each time goes out with care.
         let strikes = if reason.ends_with(CRASHED) { IN_GROUP } else { 0 };
@@ -210,7 +210,7 @@ impl Group<'_> {
             self.store.note_attempts(std::slice::from_ref(&struck))?;
         }
         self.admit_again(seq, message, true, Some(&struck))?; // if it was tried, it may have arrived
-        Ok(true)
+        Ok(Some(Answer::Requeued))
     }
 
     pub(super) fn admit_again(

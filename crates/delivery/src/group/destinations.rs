@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Group;
 use super::bulk::CHANGE;
+use crate::due::dispatcher::FailingNote;
 use crate::due::outcome_feed::Ended;
 use crate::due::window::State;
 use crate::group::items::Answer;
@@ -12,7 +13,7 @@ use crate::group::running_actions::Removing;
 use crate::message::named::NamedSettings;
 use crate::message::record::record_of;
 use crate::sinks::TakesNamed;
-use crate::store::{Done, Letter, Outcome, Position, Result};
+use crate::store::{Done, Letter, Outcome, Position, Result, StoredDestination};
 
 /// About how many bytes of messages one group makes dead letters of.
 const BYTES: usize = 4 << 20;
@@ -24,23 +25,55 @@ impl Group<'_> {
             return Ok(Answer::Refused);
         }
         let read = |json: &str| serde_json::from_str::<NamedSettings>(json);
-        let before = self.store.destination(name).map(|it| read(&it.settings).unwrap_or_default());
-        let is_new = before.is_none();
-        let after = read(settings).expect("it was checked").after(before, self.now_ms);
-        let after = serde_json::to_string(&after).expect("it is plain data");
-        self.destinations.push(self.store.set_destination(name, &after, self.now_ms)?);
+        let known = self.store.destination(name).cloned();
+        let is_new = known.is_none();
+        let before = known.unwrap_or_else(|| StoredDestination { name: name.into(), ..StoredDestination::default() });
+        let mut after = read(settings).expect("it was checked").after(read(&before.settings).ok(), self.now_ms);
+        let is_paused = after.paused.take().unwrap_or(before.paused_ms.is_some());
+        let settings = serde_json::to_string(&after).expect("it is plain data").into();
+        let after = StoredDestination { settings, ..before };
+        self.put_destination(after.paused(is_paused.then_some(self.now_ms), None))?;
         Ok(if is_new { Answer::Accepted } else { Answer::Replaced })
     }
 
-    /// `dead`: its messages become dead letters. Otherwise it stays if it has some.
+    /// Pauses or resumes one destination, and changes nothing else of it.
+    pub(super) fn pause_destination(&mut self, name: &str, is_paused: bool) -> Result<Answer> {
+        let Some(stored) = self.store.destination(name).cloned() else { return Ok(Answer::Unknown) };
+        self.put_destination(stored.paused(is_paused.then_some(self.now_ms), None))?;
+        Ok(if is_paused { Answer::Paused } else { Answer::Resumed })
+    }
+
+    /// Notes since when destinations fail, and pauses those that have failed for too long.
+    pub(crate) fn note_failing(&mut self, notes: &[(i64, FailingNote)]) -> Result<()> {
+        for (share, note) in notes {
+            let stored = self.store.destination_numbered(*share).filter(|it| !it.settings.is_empty()).cloned();
+            let Some(it) = stored else { continue }; // it was removed
+            match note {
+                FailingNote::Disabled(why) => self.put_destination(it.paused(Some(self.now_ms), Some(why)))?,
+                FailingNote::Since(since_ms) => {
+                    self.store.put_destination(StoredDestination { failing_ms: *since_ms, ..it })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a destination, with its secrets. No message can name it any more. `dead`: its messages become dead letters.
+    /// Otherwise it stays if it has some.
     pub(super) fn remove_destination(&mut self, name: &str, dead: bool) -> Result<Answer> {
-        let Some(share) = self.store.destination(name).map(|it| it.share) else { return Ok(Answer::Unknown) };
+        let Some(stored) = self.store.destination(name).cloned() else { return Ok(Answer::Unknown) };
+        let share = stored.share;
         if !dead && self.has_messages(share)? {
             return Ok(Answer::Refused);
         }
-        self.destinations.push(self.store.remove_destination(share)?);
+        self.put_destination(StoredDestination { settings: "".into(), ..stored })?;
         self.actions.removing.get_or_insert_with(|| Removing::of(share));
         Ok(Answer::Removed)
+    }
+
+    fn put_destination(&mut self, it: StoredDestination) -> Result<()> {
+        self.destinations.push(self.store.put_destination(it)?);
+        Ok(())
     }
 
     fn has_messages(&self, share: i64) -> Result<bool> {

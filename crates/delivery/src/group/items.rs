@@ -50,6 +50,13 @@ pub enum Item {
         /// `true`: sending pauses; `false`: sending goes on.
         is_paused: bool,
     },
+    /// Pauses a named destination, or ends its pause. Its settings stay.
+    PauseDestination {
+        /// Its name.
+        name: String,
+        /// As for all messages.
+        is_paused: bool,
+    },
     /// Sets a named destination.
     SetDestination {
         /// Its name.
@@ -118,7 +125,7 @@ impl Item {
             | Self::Look { id, key } => 100 + name_size(key.as_deref(), id),
             Self::Pause { key, .. } => 100 + name_size(key.as_deref(), ""),
             Self::Again(Failing::Key(name) | Failing::Message(name)) => 100 + name_size(None, name),
-            Self::RemoveDestination { name, .. } => 100 + name.len(),
+            Self::RemoveDestination { name, .. } | Self::PauseDestination { name, .. } => 100 + name.len(),
             Self::SetDestination { name, settings } => 100 + name.len() + settings.len(),
             Self::Act { id, filter, .. } => 100 + id.len() + filter.size(),
             Self::Progress(it) => 100 + it.source.len(),

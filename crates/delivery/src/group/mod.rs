@@ -133,6 +133,10 @@ impl<'a> Group<'a> {
                     };
                     answers.push(replied(if is_paused { "pause" } else { "resume" }, answer));
                 }
+                Item::PauseDestination { name, is_paused } => {
+                    let answer = self.pause_destination(&name, is_paused)?;
+                    answers.push(replied(if is_paused { "pause" } else { "resume" }, answer));
+                }
                 Item::SetDestination { name, settings } => {
                     answers.push(replied("set_destination", self.set_destination(&name, &settings)?));
                 }

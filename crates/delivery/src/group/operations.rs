@@ -66,6 +66,7 @@ const fn too_late(answer: Answer, sentence: &'static str) -> Reply {
 }
 
 const UNKNOWN: Reply = Reply { answer: Unknown, status: 404, exit_code: 1, sentence: "no message has this name" };
+const UNKNOWN_DESTINATION: Reply = Reply { sentence: "no destination has this name", ..UNKNOWN };
 const REFUSED: Reply = Reply { answer: Refused, status: 409, exit_code: 2, sentence: "this key can't be paused" };
 const NO_DESTINATION: Reply =
     Reply { answer: Refused, status: 422, exit_code: 2, sentence: "it names no destination, or one that is not set" };
@@ -140,6 +141,7 @@ pub const OPERATIONS: &[Operation] = &[
             too_late(Expired, "it has expired, and its record is not kept any more"),
             too_late(Waiting, "it waits, and is no dead letter"),
             too_late(Recurring, "it recurs, and is no dead letter"),
+            Reply { sentence: "its destination is not set any more: set it again, then requeue it", ..REFUSED },
         ],
     },
     Operation {
@@ -175,7 +177,7 @@ pub const OPERATIONS: &[Operation] = &[
     Operation {
         name: "pause",
         requests: &["POST /pause"],
-        replies: &[done(Paused, 200, "nothing more is sent"), REFUSED],
+        replies: &[done(Paused, 200, "nothing more is sent"), REFUSED, UNKNOWN_DESTINATION],
     },
     Operation {
         name: "set_destination",
@@ -191,11 +193,15 @@ pub const OPERATIONS: &[Operation] = &[
         requests: &["DELETE /destinations/{name}"],
         replies: &[
             done(Removed, 200, "it is removed, and its messages become dead letters"),
-            Reply { sentence: "no destination has this name", ..UNKNOWN },
+            UNKNOWN_DESTINATION,
             Reply { sentence: "it has messages: wait for them, or make dead letters of them", ..REFUSED },
         ],
     },
-    Operation { name: "resume", requests: &["POST /resume"], replies: &[done(Resumed, 200, "what is due is sent")] },
+    Operation {
+        name: "resume",
+        requests: &["POST /resume"],
+        replies: &[done(Resumed, 200, "what is due is sent"), UNKNOWN_DESTINATION],
+    },
     Operation {
         name: "act",
         requests: &["POST /actions"],

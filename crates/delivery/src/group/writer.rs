@@ -282,6 +282,7 @@ impl Writer {
         let mut group = Group::new(&mut self.store, &mut self.actions, dispatcher, now_ms, horizon_ms);
         group.takes_named = self.takes_named;
         group.finish(&outcomes.done)?;
+        group.note_failing(&outcomes.failing)?;
         let dead = outcomes.dead.len() as u64;
         group.counts.delivered += outcomes.done.iter().filter(|it| it.outcome == Outcome::Delivered).count() as u64;
         group.counts.dead_letters += dead;

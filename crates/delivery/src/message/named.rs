@@ -49,9 +49,13 @@ pub struct NamedSettings {
     /// How long a request may take, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sink_timeout_s: Option<f64>,
-    /// Nothing is sent there until this is set to `false`.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub paused: bool,
+    /// It is paused by itself after it has failed for so many days: counted from its first failure since the last success, or
+    /// since the last change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disable_after_days: Option<f64>,
+    /// Whether it is paused from this change on. `None`: as before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
 }
 
 impl NamedSettings {

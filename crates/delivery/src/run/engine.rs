@@ -447,7 +447,10 @@ impl Engine {
         self.with_writer(|writer| {
             let read = |it: &StoredDestination| {
                 let stored: NamedSettings = serde_json::from_str(&it.settings).unwrap_or_default();
-                (it.name.to_string(), stored.without_secrets())
+                (
+                    it.name.to_string(),
+                    NamedSettings { paused: Some(it.paused_ms.is_some()), ..stored.without_secrets() },
+                )
             };
             writer.store.all_destinations().map(read).collect()
         })

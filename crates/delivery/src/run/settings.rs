@@ -47,6 +47,11 @@ const SINK_TIMEOUT: Setting = seconds("sink-timeout", 0.001, 86_400.0, Some(30.0
 const KEEP_IDS: Setting =
     Setting { name: "keep-ids", unit: "days", is_whole: false, least: 0.0, most: 36_500.0, default: Some(7.0) };
 const CONCURRENCY: Setting = count("concurrency", 1_000_000.0, None);
+/// Of a destination alone.
+const DISABLE_AFTER: Setting =
+    Setting { name: "disable_after_days", unit: "days", is_whole: false, least: 0.01, most: 365.0, default: None };
+/// The most waits of a destination.
+const MOST_WAITS: usize = 1_000;
 const SPARE: Setting = Setting { least: 0.0, ..count("spare", 1_000_000.0, None) };
 
 /// All settings that are numbers.
@@ -87,9 +92,15 @@ pub fn check_destination(json: &str) -> Result<(), DeliveryError> {
     given.rate.as_deref().map_or(Ok(()), |rate| Rate::parse(rate).map(drop))?;
     given.concurrency.map_or(Ok(()), |it| CONCURRENCY.check(it as f64))?;
     given.spare.map_or(Ok(()), |it| SPARE.check(it as f64))?;
-    given.sink_timeout_s.map_or(Ok(()), |it| SINK_TIMEOUT.check(it))?;
-    let mut waits = given.waits_s.iter().flatten();
-    waits.try_for_each(|wait| Setting { name: "a wait", ..FIRST_WAIT }.check(*wait))
+    given.sink_timeout_s.map_or(Ok(()), |it| Setting { name: "sink_timeout_s", ..SINK_TIMEOUT }.check(it))?;
+    given.disable_after_days.map_or(Ok(()), |it| DISABLE_AFTER.check(it))?;
+    let Some(waits_s) = given.waits_s else { return Ok(()) };
+    if waits_s.is_empty() || waits_s.len() > MOST_WAITS {
+        let most = with_commas(MOST_WAITS);
+        let text = format!("waits_s has {} waits: it may have 1 to {most}, or be left out", with_commas(waits_s.len()));
+        return Err(DeliveryError::Usage(text));
+    }
+    waits_s.iter().try_for_each(|wait| Setting { name: "a wait of waits_s", ..FIRST_WAIT }.check(*wait))
 }
 
 /// What is wrong, without the texts that were given: one may be a secret.

@@ -56,7 +56,7 @@ fn each_is_seen_with_what_waits_and_what_it_answered__d15_d23() {
     assert_eq!((well.rate.as_deref(), well.concurrency, well.next_try_ms), (Some("100/s"), Some(3), None));
     let answers = well.answers.unwrap();
     assert_eq!((answers.delivered, answers.failed, answers.down_since_ms), (3, 0, None));
-    assert_eq!((held.is_paused, held.waiting, held.overdue), (true, 5, 5));
+    assert_eq!((held.paused_since_ms.is_some(), held.waiting, held.overdue), (true, 5, 5));
     world.pass_ms(3_000, |_| Verdict::Delivered);
     let [gone] = seen(&world.engine, &["gone"]).try_into().unwrap();
     let answers = gone.answers.unwrap();
@@ -217,6 +217,6 @@ fn a_store_that_nothing_delivers_from_shows_what_waits__d14_d23() {
     assert_eq!(counts, DestinationCounts { all: 3, paused: 1, down: None });
     assert_eq!(names(&found), ["old", "a", "b"]);
     assert_eq!((found[0].waiting, found[0].overdue, found[2].waiting, found[2].overdue), (3, 3, 3, 0));
-    assert!(found[1].is_paused && found[1].answers.is_none());
+    assert!(found[1].paused_since_ms.is_some() && found[1].answers.is_none());
     drop(world);
 }

@@ -24,6 +24,10 @@ pub(super) fn set(name: &str, more: &str) -> Item {
     Item::SetDestination { name: name.to_owned(), settings }
 }
 
+pub(super) fn pause(name: &str, is_paused: bool) -> Item {
+    Item::PauseDestination { name: name.to_owned(), is_paused }
+}
+
 /// An engine with these destinations, eight ordinary places and eight spare ones.
 pub(super) fn world(settings: Settings, destinations: &[&str]) -> ByHand {
     let world = ByHand::open(settings);
@@ -87,13 +91,13 @@ fn destinations_take_turns__d23() {
 fn a_backlog_of_one_leaves_memory_for_another_one__d23() {
     let bounds = Bounds { messages: 100, ..Bounds::default() };
     let world = world(Settings { bounds, ..Settings::default() }, &["slow", "well"]);
-    world.give(vec![set("slow", r#","paused":true"#)]);
+    world.give(vec![pause("slow", true)]);
     world.give(due("slow", 1_000));
     let in_memory = world.engine.in_memory().0;
     assert!((40..=60).contains(&in_memory), "{in_memory}");
     world.give(due("well", 20));
     assert_eq!(of(&taken(&world), "well").len(), 8, "of its places");
-    world.give(vec![set("slow", "")]);
+    world.give(vec![pause("slow", false)]);
     let mut ids = Vec::new();
     while ids.len() < 1_000 {
         for (number, delivery) in taken(&world) {
@@ -194,7 +198,7 @@ fn what_one_has_parked_takes_no_room_from_another_one__d6_d23() {
     world.give(without_key("stuck", 60));
     let refused = |_: &Delivery| Verdict::Refused("no".to_owned());
     assert_eq!(world.deliver(refused).len(), 60);
-    world.give(vec![set("stuck", r#","paused":true"#)]);
+    world.give(vec![pause("stuck", true)]);
     world.advance_ms(1_000);
     world.give(without_key("well", 5));
     assert_eq!(world.deliver(refused).len(), 5);
@@ -215,7 +219,7 @@ fn an_outage_of_one_ends_in_time_while_another_one_has_parked_messages__d6_d23()
     let world = world(small(), &["gone", "stuck"]);
     world.give(due("stuck", 60));
     assert_eq!(world.deliver(|_| Verdict::Refused("no".to_owned())).len(), 60);
-    world.give(vec![set("stuck", r#","paused":true"#)]);
+    world.give(vec![pause("stuck", true)]);
     world.advance_ms(20_000);
     world.write(); // it wants more messages back than there is room for
     world.give(without_key("gone", 6));
@@ -395,6 +399,16 @@ fn a_recurring_message_of_a_removed_one_ends_as_one_dead_letter__d19_d23() {
 }
 
 #[test]
+fn a_dead_letter_whose_destination_is_not_set_any_more_says_so_when_it_is_requeued__d16_d23() {
+    let world = world(Settings::default(), &["gone", "well"]);
+    let requeue = || Item::Requeue { id: "a".to_owned(), key: None };
+    world.give(vec![message("gone", None, "a", START_MS + 86_400_000), remove("gone", true)]);
+    world.write();
+    assert_eq!(world.give(vec![requeue()]), [Answer::Refused]);
+    assert_eq!(world.give(vec![set("gone", ""), requeue()]), [Answer::Accepted, Answer::Requeued]);
+}
+
+#[test]
 fn dead_letters_wait_for_the_start_because_only_a_deliverer_tells_them__d2_d23() {
     let world = world(Settings::default(), &["gone"]);
     world.give(vec![message("gone", None, "a", START_MS + 86_400_000)]);
@@ -416,19 +430,61 @@ fn secrets_stay_until_a_change_names_others_and_are_never_read_back__d12_d23() {
         assert_eq!(shown.secrets, None);
         (text.contains("whsec_"), shown.secrets_set, shown.paused)
     };
-    assert_eq!(stored(&world), (false, None, false));
+    assert_eq!(stored(&world), (false, None, Some(false)));
     world.give(vec![set("a", SECRET)]);
     let (has_secret, set_at, _) = stored(&world);
     assert!(has_secret && set_at.is_some());
     world.advance_ms(5_000);
     world.give(vec![set("a", r#","paused":true,"secrets_set":"yesterday""#)]);
-    assert_eq!(stored(&world), (true, set_at.clone(), true), "a change of something else");
+    assert_eq!(stored(&world), (true, set_at.clone(), Some(true)), "a change of something else");
     world.give(vec![set("a", SECRET)]);
     assert!(stored(&world).1 > set_at);
     world.give(vec![set("a", r#","secrets":[]"#)]);
-    assert_eq!(stored(&world), (false, None, false));
+    assert_eq!(stored(&world), (false, None, Some(true)));
     assert_eq!(world.give(vec![set("a", SECRET), remove("a", false), set("a", "")])[1], Answer::Removed);
-    assert_eq!(stored(&world), (false, None, false), "a removal takes them away");
+    assert_eq!(stored(&world), (false, None, Some(false)), "a removal takes them away, and the pause");
+}
+
+#[test]
+fn a_pause_changes_nothing_else_and_a_change_of_settings_leaves_it__d16_d23() {
+    const NUMBERS: &str = r#","body":{"n":1.50,"e":1E2},"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]"#;
+    let world = world(Settings::default(), &["a", "b"]);
+    world.give(vec![set("a", NUMBERS)]);
+    let stored = |world: &ByHand| {
+        let found = world.engine.with_store(|store| store.destination("a").unwrap().clone());
+        (found.settings, found.paused_ms.is_some())
+    };
+    let (settings, _) = stored(&world);
+    assert!(settings.contains(r#"{"n":1.50,"e":1E2}"#), "{settings}");
+    world.give([due("a", 3), due("b", 3)].concat());
+    assert_eq!(world.give(vec![pause("a", true), pause("nobody", true)]), [Answer::Paused, Answer::Unknown]);
+    assert_eq!(stored(&world), (settings.clone(), true));
+    assert_eq!(of(&taken(&world), "a").len(), 0);
+    world.give(vec![set("a", NUMBERS)]);
+    assert!(stored(&world).1 && taken(&world).is_empty());
+    let world = world.again();
+    world.engine.take_named(TakesNamed::All).unwrap();
+    world.write();
+    assert_eq!(of(&taken(&world), "a").len(), 0, "also after a restart");
+    let both = vec![set("a", r#","rate":"9/s""#), pause("a", false), pause("nobody", false)];
+    assert_eq!(world.give(both), [Answer::Replaced, Answer::Resumed, Answer::Unknown]);
+    let (settings, is_paused) = stored(&world);
+    assert!(settings.contains(r#""rate":"9/s""#) && settings.contains("whsec_") && !is_paused, "{settings}");
+    assert_eq!(of(&taken(&world), "a").len(), 1, "of 9/s");
+}
+
+#[test]
+fn a_pause_is_counted_since_its_first_request_until_its_end__d16_d23() {
+    let world = world(Settings::default(), &["a"]);
+    let since = |world: &ByHand| world.engine.destination_figures(None, 1).unwrap().1[0].paused_since_ms;
+    world.give(vec![pause("a", true)]);
+    let first = since(&world);
+    assert_eq!(first, Some(world.wall_ms()));
+    world.advance_ms(5_000);
+    world.give(vec![pause("a", true), set("a", r#","paused":true"#)]);
+    assert_eq!(since(&world), first);
+    world.give(vec![pause("a", false)]);
+    assert_eq!(since(&world), None);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::destinations::{message, set};
+use super::destinations::{message, pause, set};
 use super::testing::{ByHand, answered, play_seeds};
 use crate::due::places::PlaceLimits;
 use crate::due::retry::Retry;
@@ -61,7 +61,9 @@ impl Model {
                 let (name, due_ms) = self.open.get(&id).unwrap_or_else(|| panic!("{id} is not open: {:?}", self.log));
                 assert_eq!(it.body.destination(), Some(name.as_str()));
                 assert_eq!(it.to.as_ref().map(|to| to.url.clone()), Some(format!("http://{name}.example/")), "{id}");
-                assert!(!it.to.as_ref().unwrap().paused, "{id}: it is paused");
+                let is_paused =
+                    world.engine.with_store(|store| store.destination(name).is_some_and(|it| it.paused_ms.is_some()));
+                assert!(!is_paused, "{id}: it is paused");
                 assert_eq!(it.due_ms, *due_ms, "{id}");
                 assert!(it.due_ms <= world.wall_ms(), "{id} is early");
                 assert!(!self.over.contains(&id), "{id} is sent again: {:?}", self.log);
@@ -157,8 +159,8 @@ fn play(seed: u64, is_alone: bool) {
     start(&world);
     world.begin();
     let mut model = Model::default();
-    let set_all = |more: &str| NAMES.map(|name| (set(name, more), name.to_owned(), String::new(), 0)).to_vec_of();
-    model.give(&world, set_all(""));
+    let set_all = || NAMES.map(|name| (set(name, r#","paused":false"#), name.to_owned(), String::new(), 0)).to_vec_of();
+    model.give(&world, set_all());
     let mut next = 0;
     for step in 0..random.usize(50..250) {
         let what = random.u8(0..30);
@@ -195,8 +197,12 @@ fn play(seed: u64, is_alone: bool) {
             21 => world.advance_ms(random.u64(0..2_000_000)),
             22 => {
                 let name = NAMES[random.usize(0..4)];
-                let more = if random.bool() { r#","paused":true"# } else { r#","rate":"5/s""# };
-                model.give(&world, vec![(set(name, more), name.to_owned(), String::new(), 0)]);
+                let item = match random.u8(0..4) {
+                    0 => set(name, r#","paused":true"#),
+                    1 => set(name, r#","rate":"5/s""#),
+                    on => pause(name, on == 2),
+                };
+                model.give(&world, vec![(item, name.to_owned(), String::new(), 0)]);
             }
             23 => {
                 let name = NAMES[random.usize(0..4)];
@@ -206,7 +212,7 @@ fn play(seed: u64, is_alone: bool) {
                 }
                 model.give(&world, items);
             }
-            24 => model.give(&world, set_all("")),
+            24 => model.give(&world, set_all()),
             25 => {
                 world = world.again();
                 model.crash();
@@ -266,7 +272,7 @@ fn play(seed: u64, is_alone: bool) {
             }
         }
     }
-    model.give(&world, set_all(""));
+    model.give(&world, set_all());
     for key in 0..3 {
         let item = Item::Pause { key: Some(format!("k{key}")), is_paused: false };
         model.give(&world, vec![(item, String::new(), String::new(), 0)]);

@@ -1,6 +1,6 @@
 //! Strikes of several destinations: none holds up another (D6, D23).
 
-use super::destinations::{due, message, set, world};
+use super::destinations::{due, message, pause, set, world};
 use super::testing::{ByHand, START_MS, arrives, ids};
 use crate::due::places::PlaceLimits;
 use crate::group::items::Answer;
@@ -32,7 +32,7 @@ fn one_that_goes_alone_to_a_paused_destination_holds_up_no_other__d6_d23() {
         world = crashed(world);
     }
     assert!(world.take().is_none(), "it waits for its note, and goes alone");
-    assert_eq!(world.give(vec![set("bad", r#","paused":true"#)]), [Answer::Replaced]);
+    assert_eq!(world.give(vec![pause("bad", true)]), [Answer::Paused]);
     let mut late_us = Vec::new();
     let mut number = 0;
     for _ in 0..1_000 {
@@ -89,7 +89,7 @@ fn struck_behind(pauses: bool) {
             sent.extend(deliveries);
             world.engine.settle(number, Verdicts::Delivered, None);
             if pauses && sent.len() == 1 {
-                world.give(vec![set("held", r#","paused":true"#)]);
+                world.give(vec![pause("held", true)]);
             }
         }
         world.write();

@@ -6,6 +6,7 @@ mod customers;
 mod destination_figures;
 mod destination_filters;
 mod destinations;
+mod destinations_disabled;
 mod destinations_random;
 mod destinations_struck;
 mod doubting;

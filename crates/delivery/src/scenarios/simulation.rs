@@ -25,7 +25,7 @@ use crate::run::engine::Engine;
 use crate::run::settings::Settings;
 use crate::store::file::owner::Ownership;
 use crate::store::maintenance::check;
-use crate::store::{Limits, Outcome};
+use crate::store::{Limits, Outcome, StoredDestination};
 use tickwheel::Clock;
 use types::{
     Destination, Failures, Flight, Key, Life, MAX_ATTEMPTS, Name, Random, Stored, Telling, Ticket, destination,
@@ -204,7 +204,8 @@ impl World {
         world.engine.with_store(|store| {
             store.begin().unwrap();
             for share in 1..shares {
-                let set = store.set_destination(&destination(share), r#"{"url":"http://d/"}"#, 0).unwrap();
+                let (name, settings) = (destination(share).into(), r#"{"url":"http://d/"}"#.into());
+                let set = store.put_destination(StoredDestination { name, settings, ..Default::default() }).unwrap();
                 assert_eq!(set.share, share);
             }
             store.commit().unwrap();

@@ -306,6 +306,10 @@ pub(crate) fn webhook_of(settings: &NamedSettings) -> Result<Webhook, DeliveryEr
     let webhook = Webhook { body: Body::of(&settings.body)?, trusted, ..Webhook::to(&settings.url)? };
     let mut headers = settings.headers.iter();
     let webhook = headers.try_fold(webhook, |webhook, (name, value)| webhook.with_header(name, value))?;
+    if webhook.headers.keys_len() < webhook.headers.len() {
+        let text = "headers has a name twice, in another case: a destination sends each header once";
+        return Err(DeliveryError::Usage(text.to_owned()));
+    }
     settings.secrets.iter().flatten().try_fold(webhook, |webhook, secret| webhook.with_secret(secret))
 }
 

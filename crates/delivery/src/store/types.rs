@@ -221,13 +221,28 @@ pub struct Progress {
 }
 
 /// A named destination (D23).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoredDestination {
     pub name: Arc<str>,
     /// It is never given again to another destination.
     pub share: i64,
     /// As JSON; empty if it was removed. Then it is here until its messages have become dead letters.
     pub settings: Arc<str>,
+    /// Since when nothing is sent there.
+    pub paused_ms: Option<i64>,
+    /// Why, if it was paused because it failed for long.
+    pub pause_reason: Option<Arc<str>>,
+    /// Since when it fails without a success, if that is to end in a pause.
+    pub failing_ms: Option<i64>,
+}
+
+impl StoredDestination {
+    /// Paused from then on, unless it is already; `None`: not paused. Failures count anew.
+    pub(crate) fn paused(self, from_ms: Option<i64>, reason: Option<&str>) -> Self {
+        let paused_ms = from_ms.map(|from_ms| self.paused_ms.unwrap_or(from_ms));
+        let pause_reason = from_ms.and(self.pause_reason.or(reason.map(Into::into)));
+        Self { paused_ms, pause_reason, failing_ms: None, ..self }
+    }
 }
 
 /// All of them.

@@ -71,7 +71,7 @@ class Running:
         """How fast messages are sent; `None`: as the destination takes them."""
         self._failure: BaseException | None = None
         self.store = path
-        self.view = StoreView(path)
+        self.view = StoreView(path, figures=self.destination_figures)
         """Looks at the store."""
         try:
             self.engine = DeliveryEngine(
@@ -166,7 +166,7 @@ class Running:
 
     def status(self) -> StoreStatus:
         """The store in figures, with those that only the engine has. Errors: `WrongUsage`, `StoreFailed`."""
-        found = self.view.status(destinations=self.destination_figures)
+        found = self.view.status()
         return structs.replace(found, in_doubt=self.with_figures(found.in_doubt))
 
     def destination_figures(self, names: Sequence[str] | None = None, limit: int = SHOWN) -> Destinations:
@@ -208,6 +208,7 @@ class Running:
         sent again next time. If a signal interrupts the call, call it again, perhaps with less time. Errors:
         `DeliveryFailed` with the first failure.
         """
+        self.view = StoreView(self.store)
         OutboxReader.stop_all(self.outboxes)
         with suppress(DeliveryFailed):  # it is closed already
             self.recurring = dict(self.engine.measures().states)["recurring"]

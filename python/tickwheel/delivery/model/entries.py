@@ -89,10 +89,15 @@ class Act(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
-    """A request to pause sending, of one key or of all, or to resume it (D16)."""
+    """A request to pause sending, of one key, of one destination, or of all, or to resume it (D16)."""
 
     is_paused: bool
     key: str | None = None
+    destination: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.destination is not None:
+            raise WrongUsage("name what to pause or resume: a key, or a destination, or none for all")
 
 
 class SetDestination(msgspec.Struct, frozen=True, gc=False):

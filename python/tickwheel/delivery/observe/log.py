@@ -17,6 +17,7 @@ _EVENTS: Final = {
     "down": (logging.ERROR, "the destination%s is down: %s"),
     "up": (logging.WARNING, "the destination%s is up again, after %d ms"),
     "up untried": (logging.WARNING, "the destination%s counts as up after %d ms: no message waits for it any more"),
+    "disabled": (logging.ERROR, "the destination %s is paused: %s; once it is mended, resume it"),
     "failed": (logging.WARNING, "message %s failed %s: %s"),
     "cut off": (logging.WARNING, "message %s cut off: no answer in time"),
     "paused": (logging.WARNING, "sending is paused: what is due waits until it is resumed"),

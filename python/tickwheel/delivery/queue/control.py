@@ -79,9 +79,7 @@ class StoreControl:
     def _answer(self, item: Asked | Act) -> Answer:
         [receipt] = self._running.engine.submit([item], format="item")
         [answer] = receipt.answers()
-        if answer is Answer.REFUSED and isinstance(item, RemoveDestination):
-            raise WrongUsage(f"{item.name} has messages: wait for them, or give --messages dead")
-        if answer is Answer.REFUSED and not isinstance(item, Act):
+        if answer is Answer.REFUSED and isinstance(item, Pause):
             raise WrongUsage(": ".join(self._running.why_not_paused()))
         return answer  # type: ignore[return-value]  # it is no record
 
@@ -111,8 +109,9 @@ class HttpControl(ServerView):
                 answer = self.request("POST", "/requeue", {"id": id, "key": key})
             case Again(id, key):
                 answer = self.request("POST", address("/again", id=id, key=key))
-            case Pause(is_paused, key):
-                answer = self.request("POST", address("/pause" if is_paused else "/resume", key=key))
+            case Pause(is_paused, key, destination):
+                path = "/pause" if is_paused else "/resume"
+                answer = self.request("POST", address(path, key=key, destination=destination))
             case SetDestination(name, settings):
                 answer = self.request("PUT", f"/destinations/{quote(name, safe='')}", msgspec.Raw(settings.encode()))
             case RemoveDestination(name, dead):

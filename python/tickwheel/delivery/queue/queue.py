@@ -295,6 +295,7 @@ class DeliveryQueue:
 
         `REQUEUED`: it goes out, marked `redelivered`, as it may have arrived before; it does not expire. Otherwise as
         `state`, where `DEAD` and `EXPIRED` say that its record is not kept any more: of the last 100,000 it is.
+        `REFUSED`: its destination is not set any more; set it again first.
         """
         return self._ask([Requeue(id, key)], _the_one, format="item")
 
@@ -372,7 +373,7 @@ class DeliveryQueue:
             return
         for name in self._handlers.names:
             known = self._running.view.destination(name)
-            if known is not None and not known.get("function"):
+            if known is not None and not known.settings.get("function"):
                 raise WrongUsage(f"the destination {name!r} is a webhook in this store: give the function another name")
             if known is None:
                 settings = msgspec.json.encode({"function": True, **self._handlers.limits(name)}).decode()
@@ -396,7 +397,8 @@ class DeliveryQueue:
         spare: int | None = None,
         waits_s: Sequence[float] | None = None,
         sink_timeout_s: float | None = None,
-        paused: bool = False,
+        disable_after_days: float | None = None,
+        paused: bool | None = None,
     ) -> Answer:
         """Set a webhook that messages name by `destination` (D23), and return once it is on disk: `ACCEPTED`, or
         `REPLACED` if there was one of this name.
@@ -407,7 +409,8 @@ class DeliveryQueue:
         each request; a change without them keeps those that are set, and `[]` takes them away. `body`: `"envelope"`,
         `"payload"` (the payload alone, and the name and times in headers `Tickwheel-*`), or a template, as
         `{"text": "{{payload.name|nobody}}"}`. `certificates`: PEM, in place of those of the system. `rate`: as `100/s`.
-        `paused`: its messages wait. What is left out is as for the queue, whatever it was before. Errors: `BadRecord`
+        `disable_after_days`: it is paused once it has failed for so long without a success, and `view` says why.
+        What is left out is as for the queue, whatever it was before; but `paused` stays as it was. Errors: `BadRecord`
         for a name that is not allowed, `WrongUsage` for a setting, or if `to` is no webhook.
 
         >>> import tempfile
@@ -436,6 +439,7 @@ class DeliveryQueue:
             "spare": spare,
             "waits_s": waits_s,
             "sink_timeout_s": sink_timeout_s,
+            "disable_after_days": disable_after_days,
             "paused": paused,
         }
         given = dict(limits) | {name: value for name, value in given.items() if value is not None}
@@ -472,14 +476,15 @@ class DeliveryQueue:
         while page.next is not None:
             page = self.view.destinations(limit=1_000, cursor=page.next)
             every += page.destinations
-        return {each["name"]: {name: value for name, value in each.items() if name != "name"} for each in every}
+        return {each.name: dict(each.settings) for each in every}
 
-    def pause(self, key: str | None = None) -> None:
-        """Send nothing more (D16), or nothing of a key, until `resume`, also after a restart; return once on disk.
+    def pause(self, key: str | None = None, *, destination: str | None = None) -> None:
+        """Send nothing more (D16), or nothing of a key or to a destination, until `resume`, also after a restart;
+        return once on disk.
 
         Messages are accepted, and wait. A message that is being sent gets its outcome. If a key is paused, a message
         of it that was tried before is marked `redelivered` later. Errors: `BadRecord` for a key that is not allowed;
-        `WrongUsage` with `order="global"`, or if 10,000 keys are paused.
+        `WrongUsage` with `order="global"`, if 10,000 keys are paused, or if no destination has this name.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
@@ -488,19 +493,24 @@ class DeliveryQueue:
         ...     queue.wait_until_empty(0.05), queue.resume(key="kitchen"), queue.wait_until_empty(10)
         (False, None, True)
         """
+        return self._pause(Pause(True, key, destination))
 
-        def paused(receipts: list[Receipt]) -> None:
-            if _the_one(receipts) is Answer.REFUSED:
-                raise WrongUsage(": ".join(self._running.why_not_paused()))
+    def resume(self, key: str | None = None, *, destination: str | None = None) -> None:
+        """Send due messages again, all, those of a key or those to a destination, and return once this is on disk.
 
-        return self._ask([Pause(is_paused=True, key=key)], paused, format="item")
-
-    def resume(self, key: str | None = None) -> None:
-        """Send due messages again, all or those of a key, and return once this is on disk.
-
-        A paused key waits for its own `resume`.
+        A paused key or destination waits for its own `resume`. Errors: `WrongUsage` if no destination has this name.
         """
-        return self._ask([Pause(is_paused=False, key=key)], lambda _: None, format="item")
+        return self._pause(Pause(False, key, destination))
+
+    def _pause(self, asked: Pause) -> None:
+        def done(receipts: list[Receipt]) -> None:
+            answer = _the_one(receipts)
+            if answer is Answer.REFUSED:
+                raise WrongUsage(": ".join(self._running.why_not_paused()))
+            if answer is Answer.UNKNOWN:
+                raise WrongUsage(f"there is no destination {asked.destination!r}: set it first")
+
+        return self._ask([asked], done, format="item")
 
     @property
     def is_paused(self) -> bool:

@@ -4,7 +4,6 @@ import http.client
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
@@ -12,7 +11,7 @@ import msgspec
 
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.base.tls_errors import sentence, usual_context
-from tickwheel.delivery.sight import Action, DestinationPage, Details, LetterPage, Page, StoreStatus
+from tickwheel.delivery.sight import Action, DestinationPage, DestinationShown, Details, LetterPage, Page, StoreStatus
 from tickwheel.delivery.sinks.addresses import without_secrets
 
 _T = TypeVar("_T")
@@ -70,10 +69,10 @@ class ServerView:
         """A page of named destinations."""
         return self._show(address("/destinations", limit=limit, cursor=cursor), DestinationPage)
 
-    def destination(self, name: str) -> Mapping[str, Any] | None:
+    def destination(self, name: str) -> DestinationShown | None:
         """A named destination, or `None`."""
-        found: dict[str, Any] = self.request("GET", f"/destinations/{quote(name, safe='')}")
-        return None if found.get("state") == "unknown" else found
+        text = self._ask("GET", f"/destinations/{quote(name, safe='')}")
+        return self._read(text, DestinationShown) if "settings" in msgspec.json.decode(text) else None
 
     def action(self, id_: str) -> Action:
         """As the server's store has it."""
@@ -124,7 +123,7 @@ class ServerView:
     def _check(self, status: int, text: bytes) -> None:
         try:
             answer = msgspec.json.decode(text)
-            if "reason" in answer:
+            if "reason" in answer and "state" not in answer:
                 problem = f"{self._url} answers {status}: {answer['reason']} (allowed: {answer['allowed']})"
                 raise DeliveryFailed(problem) if status >= 500 else WrongUsage(problem)
         except (msgspec.DecodeError, TypeError, KeyError) as error:

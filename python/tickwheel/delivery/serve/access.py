@@ -10,10 +10,11 @@
 
 import ipaddress
 import socket
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from tickwheel.delivery.base.errors import WrongUsage
-from tickwheel.delivery.serve.tokens import ALL, Right, Tokens, names_of
+from tickwheel.delivery.serve.tokens import ALL, Grant, Right, Tokens, names_of
 
 _FORM: Final = "write HOST:PORT, such as 127.0.0.1:7400 or [::1]:7400; port 0 takes any free port"
 
@@ -76,27 +77,36 @@ class Access:
         self.tokens = tokens
         self._names = {"localhost", *(address.host.lower() for address in addresses)}
 
-    def why_not(self, authorization: list[bytes], right: Right) -> Refusal | None:
-        """Why a request with these `authorization` headers is refused, or `None`."""
+    def granted(self, authorization: list[bytes], right: Right, named: Collection[str] | None = ()) -> Grant | Refusal:
+        """What a request with these `authorization` headers may do, or why it is refused. It needs one of the rights.
+        `named`: the destinations in its address; `None`: its body names them.
+        """
         if self.tokens is None:
-            return None
+            return Grant(ALL)
         if len(authorization) != 1:
             is_none = not authorization
             return _unknown("no token is given" if is_none else "there is more than one authorization header")
         scheme, _, given = authorization[0].partition(b" ")
-        rights = self.tokens.rights_of(given.strip(b" "))
-        if scheme.lower() != b"bearer" or rights is None:
+        grant = self.tokens.grant_of(given.strip(b" "))
+        if scheme.lower() != b"bearer" or grant is None:
             return _unknown("the token is wrong")
-        if right not in rights:
-            reason = f"this token may {names_of(rights)}, and the request needs {names_of(right)}"
-            return Refusal(reason, f"a token with the right {names_of(right)} in the server's --token-file", True)
-        return None
+        if not right & grant.rights:
+            needed = names_of(right).replace(",", " or ")
+            reason = f"this token may {names_of(grant.rights)}, and the request needs {needed}"
+            return Refusal(reason, f"a token with the right {needed} in the server's --token-file", True)
+        limits = grant.destinations
+        if limits is not None and named is not None and not (named and limits.issuperset(named)):
+            own = ", ".join(sorted(limits))
+            reason = "this token is limited to destinations, and the request names none of them"
+            return Refusal(reason, f"requests that name one of {own}: GET /messages?destination=NAME and others", True)
+        return grant
 
     def rights_of(self, authorization: list[str]) -> Right:
-        """The rights of an accepted request with these headers."""
+        """The rights of an accepted request with these headers; none at all if they are limited to destinations."""
         if self.tokens is None:
             return ALL
-        return self.tokens.rights_of(authorization[0].partition(" ")[2].strip().encode("latin-1")) or Right(0)
+        grant = self.tokens.grant_of(authorization[0].partition(" ")[2].strip().encode("latin-1"))
+        return Right(0) if grant is None or grant.destinations is not None else grant.rights
 
     def why_foreign(self, host: list[bytes], origin: list[bytes], fetched: Fetched = _BY_A_PROGRAM) -> str | None:
         """Why a browser may have sent these headers for a page of another site; `None`: it has not.

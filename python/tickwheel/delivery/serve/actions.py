@@ -17,9 +17,10 @@ from tickwheel.delivery.model.bulk import REFUSED_ACTIONS, act_of
 from tickwheel.delivery.model.entries import Act, Answer
 from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.serve.bodies import Bodies
+from tickwheel.delivery.serve.guard import limits_of
 from tickwheel.delivery.serve.problems import decoded, json_response, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
-from tickwheel.delivery.sight import NoStore, StoreView
+from tickwheel.delivery.sight import Action, NoStore, StoreView
 
 _MOST: Final = 1 << 22  # a key may have 1 MiB, and as much again in escapes
 _ALLOWED: Final = (
@@ -59,6 +60,10 @@ class Actions:
         refuse_query(request)
         async with self._bodies.receive(request, _MOST) as body:
             asked = msgspec.structs.asdict(decoded(body, _Asked, _ALLOWED))
+            if not _may(request, asked["destination"]):
+                raise problem(
+                    403, "this token is limited to destinations, and the request names none of them", _ALLOWED
+                )
             try:
                 act = act_of(asked.pop("kind"), **asked, how_all='"all": true')
             except WrongUsage as error:
@@ -76,15 +81,20 @@ class Actions:
     async def _show(self, request: Request) -> Response:
         refuse_query(request)
         id_ = request.path_params["id"]
-        found = await self._read(id_)
+        found = [it for it in await self._read(id_) if _may(request, it.destination)]
         if not found:
             return json_response(404, {"id": id_, "state": Answer.UNKNOWN})
         return json_response(200, found[0])
 
-    async def _read(self, id_: str | None) -> list[object]:
+    async def _read(self, id_: str | None) -> list[Action]:
         try:
             return [*await self._pages.run(lambda: self._view.actions(id_))]
         except NoStore:
             raise
         except WrongUsage as error:
             raise problem(400, str(error), "/actions/{id}") from error
+
+
+def _may(request: Request, destination: str | None) -> bool:
+    limits = limits_of(request)
+    return limits is None or destination in limits

@@ -9,14 +9,20 @@ others. A request that needs no token, or has no valid one, never counts. It wai
 | `/destinations`, and all below it | destinations |
 | `GET`, `HEAD` | read |
 | `POST /messages` | produce |
+| `POST /pause` and `/resume` with `?destination=` | control or destinations |
 | any other | control |
 | `/healthz`, `/livez`, `/readyz` | none, and no token; they show nothing else |
 | `GET /` | none, and no token: a page without any figures, which asks for a token |
 | `OPTIONS` | none, and no token: it shows the methods of an address |
+
+A token that is limited to destinations is good for requests alone that name one of them: in the path, `destination=`,
+or in the body (`POST /messages` and `/actions`), where the handler looks at it.
 """
 
-from typing import Final
+from typing import Final, cast
+from urllib.parse import parse_qsl
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tickwheel.delivery.serve.access import Access, Fetched, Refusal
@@ -25,6 +31,9 @@ from tickwheel.delivery.serve.problems import AGAIN, CLOSE, fault, json_response
 from tickwheel.delivery.serve.tokens import Right
 
 _OF_THEIR_OWN: Final = {"hand-off": Right.HAND_OFF, "destinations": Right.DESTINATIONS}
+_BY_QUERY: Final = {("GET", "/messages"), ("GET", "/dead"), ("POST", "/pause"), ("POST", "/resume")}
+_BY_BODY: Final = {("POST", "/messages"), ("POST", "/actions")}
+_LIMITS: Final = "destinations"
 HEALTH: Final = ("/livez", "/readyz", "/healthz")
 """Paths that show only a word."""
 
@@ -70,7 +79,12 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> Refusal | None:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
-        return self._access.why_not(given, right_of(scope["method"], scope["path"]))
+        method, path, query = scope["method"], scope["path"], scope["query_string"]
+        found = self._access.granted(given, right_of(method, path, query), named_by(method, path, query))
+        if isinstance(found, Refusal):
+            return found
+        scope["state"][_LIMITS] = found.destinations
+        return None
 
     def _app(self, scope: Scope) -> ASGIApp:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
@@ -104,8 +118,24 @@ def needs_token(scope: Scope) -> bool:
     return scope["path"] != "/" or scope["method"] not in ("GET", "HEAD")
 
 
-def right_of(method: str, path: str) -> Right:
-    """The right that a request needs.
+def limits_of(request: Request) -> frozenset[str] | None:
+    """The destinations that the token of an accepted request is limited to; `None`: it is not."""
+    return cast("frozenset[str] | None", request.scope["state"][_LIMITS])
+
+
+def named_by(method: str, path: str, query: bytes) -> list[str] | None:
+    """The destinations that a request names in its address; `None`: its body names them, or what it asks for."""
+    first, _, rest = path.removeprefix("/").partition("/")
+    if first == "destinations":
+        return [rest.partition("/")[0]]
+    if (method, path) in _BY_BODY or (method == "GET" and first == "actions" and rest):
+        return None
+    given = parse_qsl(query.decode("latin-1"), keep_blank_values=True) if (method, path) in _BY_QUERY else []
+    return [value for name, value in given if name == "destination"]
+
+
+def right_of(method: str, path: str, query: bytes = b"") -> Right:
+    """The right that a request needs; of several, any.
 
     >>> right_of("POST", "/messages"), right_of("POST", "/pause"), right_of("GET", "/messages/a")
     (<Right.PRODUCE: 1>, <Right.CONTROL: 2>, <Right.READ: 4>)
@@ -113,10 +143,14 @@ def right_of(method: str, path: str) -> Right:
     (<Right.HAND_OFF: 8>, <Right.HAND_OFF: 8>, <Right.READ: 4>)
     >>> right_of("GET", "/destinations"), right_of("PUT", "/destinations/acme")
     (<Right.DESTINATIONS: 16>, <Right.DESTINATIONS: 16>)
+    >>> right_of("POST", "/pause", b"destination=acme")
+    <Right.CONTROL|DESTINATIONS: 18>
     """
     first = path.partition("/")[2].partition("/")[0]
     if first in _OF_THEIR_OWN:
         return _OF_THEIR_OWN[first]
     if method in ("GET", "HEAD"):
         return Right.READ
+    if path in ("/pause", "/resume") and query.startswith(b"destination="):
+        return Right.CONTROL | Right.DESTINATIONS
     return Right.PRODUCE if (method, path) == ("POST", "/messages") else Right.CONTROL

@@ -46,6 +46,7 @@ from tickwheel.delivery.serve.application import REQUESTS
 from tickwheel.delivery.serve.arrow_bodies import SOME, ArrowBodies, is_arrow
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.destinations import Destinations
+from tickwheel.delivery.serve.guard import limits_of
 from tickwheel.delivery.serve.health import health_routes
 from tickwheel.delivery.serve.listing import Listing
 from tickwheel.delivery.serve.live import Live
@@ -68,13 +69,14 @@ _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _MANY = 4 << 20  # bytes of many messages
 _MOST_BAD = 10_000  # records of a body
 _NOT_JSON = "not a JSON object"
+_LIMITED = "this token is limited"
 _ONE = "one JSON object, each name once; for many, one on each line, send Content-Type: application/x-ndjson"
 _NONE_OF_MANY = "; none of its messages was accepted"
 _ROUTES = (
     "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K or /message?id=I&key=K, GET /dead, GET /status,"
     " POST /requeue, POST /again?key=K or ?id=I, POST /hand-off, GET /hand-off/marks, GET or POST /actions,"
     " GET /actions/{id}, GET /destinations, PUT, GET or DELETE /destinations/{name}, POST /destinations/{name}/test,"
-    " POST /pause or /resume, also with ?key=K, GET /metrics, GET /livez, GET /readyz,"
+    " POST /pause or /resume, also with ?key=K or ?destination=NAME, GET /metrics, GET /livez, GET /readyz,"
     " GET / (a page), GET /events"
 )
 _NO_KEY = "no message without a key has this id yet, and one that comes is cancelled; one with a key needs ?key=K"
@@ -82,6 +84,7 @@ _LONGEST_NAME = 1 << 22  # an id and a key have at most 1 MiB each, and with esc
 _IN_ADDRESS = "UTF-8, percent-encoded, and ?key=K"
 _REPLACING = "/messages, or /messages?replace=true, and then &at_latest_ms=N if it is put off again and again"
 _MOST_DIGITS = 15
+_SET_AGAIN = "PUT /destinations/{name}, then the same request; or the message anew, to another destination"
 _REFUSED = {Answer.CONFLICT: OTHER_CONTENT, Answer.REFUSED: NO_DESTINATION}
 _DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
 
@@ -230,16 +233,22 @@ class _Messages:
         if not is_text(name.id) or not (name.key is None or is_text(name.key)):
             raise problem(400, "the id or the key is empty, or too long", "text of 1 byte to 1 MiB")
         answer = await self._ask(Requeue(name.id, name.key))
-        return _state("requeue", name.id, name.key, answer)
+        why = fault(reply("requeue", answer).sentence, _SET_AGAIN) if answer is Answer.REFUSED else {}
+        return _state("requeue", name.id, name.key, answer, **why)
 
     async def pause(self, request: Request) -> Response:
-        allowed = f"{request.url.path}, or {request.url.path}?key=K, not empty"
-        key = _key(request, "the address names no key", allowed)
-        await self._no_body(request, f"{allowed}: a key is in the address")
-        answer = await self._ask(Pause(request.url.path == "/pause", key))
+        path = request.url.path
+        allowed = f"{path}, or {path}?key=K, or {path}?destination=NAME, not empty"
+        given = _given(request, ("key", "destination"), "the address names nothing", allowed)
+        if len(given) > 1:
+            raise problem(400, "the address names a key and a destination", allowed)
+        await self._no_body(request, f"{allowed}: a name is in the address")
+        answer = await self._ask(Pause(path == "/pause", **given))
         if answer is Answer.REFUSED:
             raise problem(reply("pause", answer).status, *self._running.why_not_paused())
-        return json_response(200, {"state": answer} if key is None else {"key": key, "state": answer})
+        return json_response(
+            reply("pause", answer).status if answer is Answer.UNKNOWN else 200, given | {"state": answer}
+        )
 
     async def again(self, request: Request) -> Response:
         wrong = "the address names nothing", "/again?key=K, or /again?id=I of a message without a key, not empty"
@@ -275,6 +284,8 @@ class _Messages:
 
 
 def _status_of(bad: BadRecord) -> int:
+    if bad.reason.startswith(_LIMITED):
+        return 403
     return 413 if bad.is_too_large else 400
 
 
@@ -335,6 +346,8 @@ def _given(request: Request, names: Sequence[str], reason: str, allowed: str) ->
 def _options_of(request: Request) -> dict[str, Any]:
     """What a `POST /messages` says of all its messages (rule D16), as the engine's `submit` takes it. Errors: 400."""
     options: dict[str, Any] = {"trace": request.headers.get("traceparent")}
+    if (limits := limits_of(request)) is not None:
+        options["destinations"] = sorted(limits)
     given = parameters(request, ("replace", "at_latest_ms"), _REPLACING)
     if not given:
         return options

@@ -7,7 +7,9 @@ that begins with `#` is a comment, and so is what follows a space and a `#`:
     07ab...94  control,read     # operators
     95d0...3b  hand-off         # Spark
     c41b...08  destinations     # the shop's settings
+    77ab...15  produce,read destination=acme,zenith     # two customers
 
+`destination=` limits a token to these named destinations: `guard.py` says to which requests.
 A token is compared in constant time with every token of the file. Only digests of tokens are kept.
 """
 
@@ -16,7 +18,7 @@ import hashlib
 import hmac
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.base.secret_files import read_secret
@@ -24,6 +26,7 @@ from tickwheel.delivery.base.secret_files import read_secret
 _LEAST: Final = 16
 _MOST: Final = 4096
 _MOST_BYTES: Final = 1 << 20
+_LIMIT: Final = b"destination="
 
 
 class Right(enum.Flag):
@@ -60,19 +63,28 @@ def _name(right: Right) -> str:
 _RIGHTS: Final = {_name(right): right for right in Right}
 
 
+class Grant(NamedTuple):
+    """What a token may do. `destinations`: for these alone; `None`: for all, and for what names none."""
+
+    rights: Right
+    destinations: frozenset[str] | None = None
+
+
 class Tokens:
     """Tokens by their digests."""
 
-    def __init__(self, rights: Mapping[bytes, Right]) -> None:
-        """`rights` of each token."""
-        self._rights = {_digest(token): each for token, each in rights.items()}
+    def __init__(self, grants: Mapping[bytes, Right | Grant]) -> None:
+        """What each token may do."""
+        self._grants = {
+            _digest(token): each if isinstance(each, Grant) else Grant(each) for token, each in grants.items()
+        }
 
-    def rights_of(self, given: bytes) -> Right | None:
-        """The rights of this token; `None` if it is unknown. Takes the same time in both cases."""
+    def grant_of(self, given: bytes) -> Grant | None:
+        """What this token may do; `None` if it is unknown. Takes the same time in both cases."""
         digest, found = _digest(given), None
-        for each, rights in self._rights.items():
+        for each, grant in self._grants.items():
             if hmac.compare_digest(each, digest):
-                found = rights
+                found = grant
         return found
 
 
@@ -89,7 +101,7 @@ def read_token(path: Path) -> bytes:
     return token
 
 
-def _entries(path: Path) -> list[tuple[bytes, Right]]:
+def _entries(path: Path) -> list[tuple[bytes, Grant]]:
     text = read_secret("--token-file", path, _MOST_BYTES)
     found = list(_parsed(path, text))
     if not found:
@@ -98,26 +110,32 @@ def _entries(path: Path) -> list[tuple[bytes, Right]]:
     for token, _, line in found:
         if lines.setdefault(token, line) != line:
             raise WrongUsage(f"--token-file {path}, line {line}: the token of line {lines[token]} again; keep one line")
-    return [(token, rights) for token, rights, _ in found]
+    return [(token, grant) for token, grant, _ in found]
 
 
 _FORM: Final = (
     f"write a token of {_LEAST} to {_MOST:,} letters, digits and signs on a line, and after a space its rights, of "
-    "produce, control, read, hand-off and destinations, separated by commas; openssl rand -hex 32 makes a token"
+    "produce, control, read, hand-off and destinations, separated by commas, and destination=NAME,... to limit it to "
+    "these; openssl rand -hex 32 makes a token"
 )
 
 
-def _parsed(path: Path, text: bytes) -> Iterator[tuple[bytes, Right, int]]:
+def _parsed(path: Path, text: bytes) -> Iterator[tuple[bytes, Grant, int]]:
     for line, whole in enumerate(text.splitlines(), 1):
         words = whole.split()
         comment = next((place for place, word in enumerate(words) if word.startswith(b"#")), len(words))
         if not (words := words[:comment]):
             continue
-        token, rights = words[0], b"".join(words[1:])
+        token, *words = words
+        limits = [word.removeprefix(_LIMIT) for word in words if word.startswith(_LIMIT)]
+        rights = b"".join(word for word in words if not word.startswith(_LIMIT))
         where = f"--token-file {path}, line {line}"
         if not _LEAST <= len(token) <= _MOST or any(not 0x21 <= byte <= 0x7E for byte in token):
             raise WrongUsage(f"{where}, has no usable token: {_FORM}")
-        yield token, _rights(where, rights) if len(words) > 1 else ALL, line
+        names = frozenset(b",".join(limits).decode("ascii", "replace").split(",")) if limits else None
+        if names is not None and "" in names:
+            raise WrongUsage(f"{where}: destination= has no name, or a comma too many: {_FORM}")
+        yield token, Grant(_rights(where, rights) if rights else ALL, names), line
 
 
 def _rights(where: str, text: bytes) -> Right:

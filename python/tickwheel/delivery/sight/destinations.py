@@ -1,7 +1,8 @@
 """The named destinations of a store: pages of their settings, and some of them in figures (rule D23)."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -16,10 +17,10 @@ class DestinationSeen(msgspec.Struct, frozen=True):
     """A named destination. Times are RFC 3339 in UTC.
 
     `waiting`, `overdue`: its messages, counted up to 10,000. `next_try`: the first time at which a message that failed
-    is tried again; a destination that is down is tried each second. One that is paused does not count as down. `late`:
-    of those that were `delivered`, how many were sent more than a second after they were due. The fields from
-    `down_since` on are what the process that delivers has seen since its start. They are `None` if only the store was
-    asked.
+    is tried again; a destination that is down is tried each second. One that is paused does not count as down.
+    `paused_reason`: if it was paused because it failed for long. `late`: of those that were `delivered`, how many were
+    sent more than a second after they were due. The fields from `down_since` on are what the process that delivers has
+    seen since its start. They are `None` if only the store was asked.
     """
 
     name: str
@@ -30,6 +31,8 @@ class DestinationSeen(msgspec.Struct, frozen=True):
     next_try: str | None
     rate: str | None
     concurrency: int | None
+    paused_since: str | None
+    paused_reason: str | None
     down_since: str | None = None
     down_reason: str | None = None
     delivered: int | None = None
@@ -58,32 +61,51 @@ def destinations_of(found: tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]
 
 def _seen(found: Mapping[str, Any]) -> DestinationSeen:
     told = with_times(found)
-    is_paused = told.pop("is_paused")
-    state: Literal["sending", "paused", "down"]
-    state = "paused" if is_paused else "down" if told.get("down_since") is not None else "sending"
+    state: Literal["sending", "paused", "down"] = "sending" if told.get("down_since") is None else "down"
+    if told["paused_since"] is not None:  # nothing is tried there
+        state, told["down_since"], told["down_reason"] = "paused", None, None
     return DestinationSeen(state=state, **told)
 
 
-class DestinationPage(msgspec.Struct, frozen=True):
-    """Destinations, and the cursor of the next page; `None` after the last. A destination has its `name`, and its
-    settings but no secrets: `secrets_set` is when they were set.
-    """
+class DestinationShown(DestinationSeen, frozen=True, kw_only=True):
+    """A named destination with its settings, but no secrets: `secrets_set` is when they were set."""
 
-    destinations: Sequence[Mapping[str, Any]]
+    settings: Mapping[str, Any]
+
+
+class DestinationPage(msgspec.Struct, frozen=True):
+    """Destinations, and the cursor of the next page; `None` after the last."""
+
+    destinations: Sequence[DestinationShown]
     next: str | None
 
 
-def list_destinations(db: StoreSnapshot, *, limit: int = 100, cursor: str | None = None) -> DestinationPage:
-    """A page of named destinations. Errors: `WrongUsage`, `StoreFailed`."""
+Figures: TypeAlias = Callable[[Sequence[str] | None], Destinations]
+"""Asks the engine that delivers for the destinations with these names, or for the first ones."""
+
+
+def list_destinations(
+    db: StoreSnapshot, figures: Figures | None, *, limit: int = 100, cursor: str | None = None
+) -> DestinationPage:
+    """A page of named destinations, without those that are removed meanwhile. Errors: `WrongUsage`, `StoreFailed`."""
     check_limit(limit)
     found = db.destinations(cursor or "", limit + 1)
-    return DestinationPage([_shown(*it) for it in found[:limit]], found[limit][0] if len(found) > limit else None)
+    settings = dict(found[:limit])
+    told = figures_of(db, figures, [*settings]).first
+    shown = [
+        DestinationShown(**msgspec.structs.asdict(it), settings=msgspec.json.decode(settings[it.name])) for it in told
+    ]
+    return DestinationPage(shown, found[limit][0] if len(found) > limit else None)
 
 
-def show_destination(db: StoreSnapshot, name: str) -> Mapping[str, Any] | None:
+def show_destination(db: StoreSnapshot, figures: Figures | None, name: str) -> DestinationShown | None:
     """The destination with this name. Errors: `StoreFailed`."""
-    return next((_shown(*it) for it in db.destinations(name, 1) if it[0] == name), None)
+    found = list_destinations(db, figures, limit=1, cursor=name).destinations
+    return found[0] if found and found[0].name == name else None
 
 
-def _shown(name: str, settings: str) -> dict[str, Any]:
-    return {"name": name, **msgspec.json.decode(settings)}
+def figures_of(db: StoreSnapshot, figures: Figures | None, names: Sequence[str] | None) -> Destinations:
+    """By the engine, or without one by the store."""
+    if figures is not None:
+        return figures(names)
+    return destinations_of(db.destination_figures(names, SHOWN, time.time_ns() // 1_000_000))

@@ -1,14 +1,14 @@
 """The state of a store in figures, and its keys in doubt: which keys fail, since when, and why (rules D6, D14)."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from tickwheel._native import StoreSnapshot, rfc_3339, store_owner
-from tickwheel.delivery.sight.destinations import SHOWN, Destinations, destinations_of
+from tickwheel.delivery.sight.destinations import Destinations, Figures, figures_of
 from tickwheel.delivery.sight.messages import with_times
 
 _AHEAD_S: Final = {"1 min": 60, "1 h": 3_600, "1 day": 86_400}
@@ -87,11 +87,9 @@ class StoreStatus(msgspec.Struct, frozen=True):
     log_size: int
 
 
-def status_of(
-    db: StoreSnapshot, store: Path, now_ms: int | None = None, destinations: Callable[[], Destinations] | None = None
-) -> StoreStatus:
+def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None, figures: Figures | None = None) -> StoreStatus:
     """The figures of a store at `now_ms`. Errors: `StoreFailed`. O(messages): about a second for ten million, and
-    two where dead letters were requeued. `destinations`: asks the engine that delivers for them.
+    two where dead letters were requeued.
     """
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     found = db.status([now_ms + ahead_s * 1_000 for ahead_s in (0, *_AHEAD_S.values())])
@@ -105,7 +103,7 @@ def status_of(
         overdue=overdue,
         due_within=dict(zip(_AHEAD_S, due, strict=True)),
         in_doubt=in_doubt_of(db),
-        destinations=destinations() if destinations else destinations_of(db.destination_figures(None, SHOWN, now_ms)),
+        destinations=figures_of(db, figures, None),
         file_size=size,
         log_size=log_size,
         **with_times(found),

@@ -1,8 +1,8 @@
 """`StoreView`: everything that can be seen of a store, each call at a moment of its own."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tickwheel._native import StoreSnapshot
 from tickwheel.delivery.base.errors import WrongUsage
@@ -10,7 +10,8 @@ from tickwheel.delivery.model.bulk import Time, checked_text, range_of
 from tickwheel.delivery.sight.actions import Action, list_actions
 from tickwheel.delivery.sight.destinations import (
     DestinationPage,
-    Destinations,
+    DestinationShown,
+    Figures,
     list_destinations,
     show_destination,
 )
@@ -40,8 +41,10 @@ class StoreView:
     ([('tea', None, '2096-10-02T07:06:40.000Z'), ('cake', 'oven', '2096-10-02T07:06:40.500Z')], None)
     """
 
-    def __init__(self, store: str | Path) -> None:
+    def __init__(self, store: str | Path, *, figures: Figures | None = None) -> None:
+        """`figures`: asks the engine that delivers for its destinations, of which it knows more than the store."""
         self._store = Path(store)
+        self._figures = figures
 
     def list(
         self,
@@ -91,22 +94,19 @@ class StoreView:
             return list_actions(db, name)
 
     def destinations(self, *, limit: int = 100, cursor: str | None = None) -> DestinationPage:
-        """A page of the named destinations, in the order of their names, without their secrets."""
+        """A page of the named destinations, in the order of their names, with what waits and without their secrets."""
         with _opened(self._store) as db:
-            return list_destinations(db, limit=limit, cursor=cursor)
+            return list_destinations(db, self._figures, limit=limit, cursor=cursor)
 
-    def destination(self, name: str) -> Mapping[str, Any] | None:
-        """The named destination, without its secrets; `None`: there is none."""
+    def destination(self, name: str) -> DestinationShown | None:
+        """The same for one; `None`: there is none."""
         with _opened(self._store) as db:
-            return show_destination(db, name)
+            return show_destination(db, self._figures, name)
 
-    def status(self, *, destinations: Callable[[], Destinations] | None = None) -> StoreStatus:
-        """The store in figures. O(messages): about a second for ten million, two where dead letters were requeued.
-
-        `destinations`: asks the engine that delivers for them, which knows more of them than the store.
-        """
+    def status(self) -> StoreStatus:
+        """The store in figures. O(messages): about a second for ten million, two where dead letters were requeued."""
         with _opened(self._store) as db:
-            return status_of(db, self._store, destinations=destinations)
+            return status_of(db, self._store, figures=self._figures)
 
 
 def _opened(store: Path) -> StoreSnapshot:

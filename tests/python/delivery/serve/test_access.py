@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from tickwheel.commands import tickwheel
 from tickwheel.delivery import WrongUsage
-from tickwheel.delivery.serve.access import Access, Address, check_addresses
+from tickwheel.delivery.serve.access import Access, Address, Refusal, check_addresses
 from tickwheel.delivery.serve.tokens import ALL, Right, Tokens
 
 TOKEN = b"not-for-other-eyes"
@@ -22,8 +22,8 @@ def check(*addresses: Address, has_tokens: bool = False, is_tls: bool = False, w
 
 
 def why_not(access: Access, *authorization: bytes, right: Right = Right.READ) -> str | None:
-    refusal = access.why_not([*authorization], right)
-    return refusal and refusal.reason
+    found = access.granted([*authorization], right, None)
+    return found.reason if isinstance(found, Refusal) else None
 
 
 @pytest.mark.parametrize(

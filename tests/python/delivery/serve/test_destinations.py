@@ -1,6 +1,9 @@
 """Destinations over HTTP (D23): settings are literal, secrets are only written, and the right is its own (D12)."""
 
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -29,8 +32,9 @@ def test_what_is_set_is_literal_and_no_secret_comes_back__D12_D23(
     assert named.ask("PUT", "/destinations/here", settings).status == 201
     told = named.ask("GET", "/destinations/here")
     assert SECRET not in str(told.body)
-    assert told.body["secrets_set"]
-    assert named.ask("PUT", "/destinations/here", told.body).status == 422, "its name is in the address"
+    assert told.body["settings"]["secrets_set"]
+    assert named.ask("PUT", "/destinations/here", told.body).status == 422, "these are no settings"
+    assert named.ask("PUT", "/destinations/here", told.body["settings"]).status == 200, "these are"
     answer = named.ask("PUT", "/destinations/here", settings | {"secrets": ["file:/etc/passwd"]})
     assert answer.status == 422
     assert "whsec_" in answer.body["reason"]
@@ -72,6 +76,39 @@ def test_a_test_send_reaches_nothing_inside__D23(tmp_path: Path, url: str) -> No
         assert "inside" in told["error"]
     finally:
         served.close()
+
+
+def test_it_is_told_with_its_state_and_figures_and_paused_wins_over_down__D14_D23(named: Served) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as nobody:
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/"
+    named.ask("PUT", "/destinations/gone", {"url": url, "rate": "100/s"})
+    named.ask("PUT", "/destinations/idle", {"url": url})
+    for number in range(6):
+        named.ask("POST", "/messages", {"id": str(number), "delay_ms": 0, "destination": "gone"})
+    while (gone := named.ask("GET", "/destinations/gone").body)["state"] != "down":
+        assert gone["state"] == "sending"
+        time.sleep(0.05)
+    assert (gone["waiting"], gone["overdue"], gone["rate"], gone["settings"]) == (
+        6,
+        6,
+        "100/s",
+        {"url": url, "rate": "100/s"},
+    )
+    assert gone["down_since"] is not None
+    assert "onnection refused" in gone["last_error"]
+    named.ask("POST", "/pause?destination=gone")
+    listed, idle = named.ask("GET", "/destinations").body["destinations"]
+    assert (listed["name"], listed["state"], listed["down_since"], listed["down_reason"]) == (
+        "gone",
+        "paused",
+        None,
+        None,
+    )
+    assert (listed["overdue"], listed["failed_attempts"] >= 6) == (6, True)
+    assert (idle["name"], idle["state"], idle["waiting"]) == ("idle", "sending", 0)
+    [first, _] = named.ask("GET", "/status").body["destinations"]["first"]
+    assert (first["state"], "settings" in first) == ("paused", False), "the right to read shows no settings"
+    assert named.ask("GET", "/destinations?limit=1").body["next"] == "idle"
 
 
 def test_only_its_own_right_sets_reads_or_removes_one__D12_D23(tmp_path: Path) -> None:

@@ -27,7 +27,17 @@ from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.guard import right_of
 from tickwheel.delivery.serve.live import Live
 from tickwheel.delivery.serve.tokens import Right, Tokens, names_of
-from tickwheel.delivery.sight import Action, Details, LetterSeen, Rule, Seen, State, StoreStatus
+from tickwheel.delivery.sight import (
+    Action,
+    DestinationSeen,
+    DestinationShown,
+    Details,
+    LetterSeen,
+    Rule,
+    Seen,
+    State,
+    StoreStatus,
+)
 from tickwheel.delivery.sinks import Destination
 
 from .conftest import ARROW, Reply, Served
@@ -159,7 +169,7 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
         ("POST", "/messages"): ["replace", "at_latest_ms"],
         **{(method, "/messages/{id}"): ["key"] for method in ("GET", "DELETE", "PATCH")},
         **{(method, "/message"): ["id", "key"] for method in ("GET", "DELETE", "PATCH")},
-        **{("POST", path): ["key"] for path in ("/pause", "/resume")},
+        **{("POST", path): ["key", "destination"] for path in ("/pause", "/resume")},
         ("POST", "/again"): ["key", "id"],
         HAND_OFF: ["store"],
     }
@@ -192,6 +202,8 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
         ("Letter", LetterSeen),
         ("Action", Action),
         ("Status", StoreStatus),
+        ("DestinationSeen", DestinationSeen),
+        ("DestinationShown", DestinationShown),
     ],
 )
 def test_a_body_has_the_members_of_the_code_and_no_others__D14(schema: str, struct: type) -> None:
@@ -199,11 +211,11 @@ def test_a_body_has_the_members_of_the_code_and_no_others__D14(schema: str, stru
 
 
 def test_it_has_every_word_that_an_answer_may_have__D7_D14() -> None:
-    of_others = {Answer.CONFLICT, Answer.REFUSED, Answer.PAUSED, Answer.RESUMED, Answer.REMOVED}  # they have their own
+    of_others = {Answer.CONFLICT, Answer.PAUSED, Answer.RESUMED, Answer.REMOVED}  # they have their own
     assert set(SCHEMAS["Answer"]["enum"]) == {str(answer) for answer in set(Answer) - of_others}
-    assert set(SCHEMAS["Sending"]["properties"]["state"]["enum"]) == {Answer.PAUSED, Answer.RESUMED}
+    assert set(SCHEMAS["Sending"]["properties"]["state"]["enum"]) == {Answer.PAUSED, Answer.RESUMED, Answer.UNKNOWN}
     told = set(SCHEMAS["StateOfDestination"]["properties"]["state"]["enum"])
-    assert told == {*REPLIES["set_destination"], *REPLIES["remove_destination"]} - {Answer.REFUSED}
+    assert told == {*REPLIES["set_destination"], *REPLIES["remove_destination"]}
     assert set(SCHEMAS["Tried"]["properties"]["state"]["enum"]) == set(REPLIES["again"])
     assert set(SCHEMAS["State"]["enum"]) == set(State)
     assert set(SCHEMAS["Action"]["properties"]["kind"]["enum"]) == set(ActionKind)
@@ -352,6 +364,9 @@ def set_and_remove(served: Served, seeing: Seeing) -> None:
     ask("PUT", "/destinations/a", 422, {"url": "nowhere"})
     ask("PUT", "/destinations/a%20b", 400, settings)
     ask("GET", "/destinations/a", 200)
+    for path in ("/pause", "/resume"):
+        ask("POST", f"{path}?destination=a", 200, of=path)
+        ask("POST", f"{path}?destination=b", 404, of=path)
     ask("GET", "/destinations/b", 404)
     ask("GET", "/destinations/a?x=1", 400)
     ask("GET", "/destinations?limit=1", 200, of="/destinations")
@@ -367,6 +382,10 @@ def set_and_remove(served: Served, seeing: Seeing) -> None:
     ask("DELETE", "/destinations/a?messages=kept", 400)
     ask("DELETE", "/destinations/a?messages=dead", 200)
     ask("DELETE", "/destinations/a", 404)
+    until(lambda: bool(served.ask("GET", "/dead").body["letters"]))
+    refused = ask("POST", "/requeue", 409, {"id": "one"}, of="/requeue")
+    assert refused["state"] == "refused"
+    assert refused["reason"].startswith("its destination is not set any more: set it again")
 
 
 def send_the_examples(served: Served, seeing: Seeing) -> None:

@@ -343,7 +343,7 @@ def test_a_file_that_is_broken_when_it_is_read_again_changes_nothing__D12(
         assert status(served.port, context(made.ca)) == 200
         assert served.access.tokens is credentials.tokens
         assert credentials.tokens is not None
-        assert credentials.tokens.rights_of(TOKEN)
+        assert credentials.tokens.grant_of(TOKEN)
     finally:
         served.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tickwheel.delivery import WrongUsage
-from tickwheel.delivery.serve.access import Access
+from tickwheel.delivery.serve.access import Access, Refusal
 from tickwheel.delivery.serve.tokens import ALL, Right, Tokens, names_of, read_token, read_tokens
 
 TOKEN = b"not-for-other-eyes"
@@ -24,12 +24,12 @@ def token_file(folder: Path, content: bytes, mode: int = 0o600) -> Path:
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"  \n\n# the shop\n"])
 def test_a_token_alone_on_its_line_may_do_everything__D12(end: bytes, tmp_path: Path) -> None:
     path = token_file(tmp_path, TOKEN + end)
-    assert read_tokens(path).rights_of(TOKEN) == ALL
+    assert read_tokens(path).grant_of(TOKEN) == (ALL, None)
     assert read_token(path) == TOKEN
 
 
 def test_a_file_may_begin_with_a_byte_order_mark__D12(tmp_path: Path) -> None:
-    assert read_tokens(token_file(tmp_path, b"\xef\xbb\xbf" + TOKEN)).rights_of(TOKEN) == ALL
+    assert read_tokens(token_file(tmp_path, b"\xef\xbb\xbf" + TOKEN)).grant_of(TOKEN) == (ALL, None)
 
 
 def test_each_line_has_a_token_and_its_rights__D12(tmp_path: Path) -> None:
@@ -42,12 +42,12 @@ everything-is-allowed
 #a-comment-of-a-token read
 """
     tokens = read_tokens(token_file(tmp_path, text))
-    assert tokens.rights_of(b"the-shop-produces") == Right.PRODUCE
-    assert tokens.rights_of(b"the-operators-look") == Right.READ | Right.CONTROL
-    assert tokens.rights_of(b"spark-hands-off-alone") == Right.HAND_OFF
-    assert tokens.rights_of(b"the-old-form-of-a-word") == Right.HAND_OFF | Right.READ
-    assert tokens.rights_of(b"everything-is-allowed") == ALL
-    assert [tokens.rights_of(each) for each in (b"#a-comment-of-a-token", b"produce", b"", b"# who")] == [None] * 4
+    assert tokens.grant_of(b"the-shop-produces") == (Right.PRODUCE, None)
+    assert tokens.grant_of(b"the-operators-look") == (Right.READ | Right.CONTROL, None)
+    assert tokens.grant_of(b"spark-hands-off-alone") == (Right.HAND_OFF, None)
+    assert tokens.grant_of(b"the-old-form-of-a-word") == (Right.HAND_OFF | Right.READ, None)
+    assert tokens.grant_of(b"everything-is-allowed") == (ALL, None)
+    assert [tokens.grant_of(each) for each in (b"#a-comment-of-a-token", b"produce", b"", b"# who")] == [None] * 4
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_token_that_every_user_can_read_is_a_warning__D12(
     mode: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = token_file(tmp_path, TOKEN, mode)
-    assert read_tokens(path).rights_of(TOKEN) == ALL
+    assert read_tokens(path).grant_of(TOKEN) == (ALL, None)
     [record] = caplog.records
     assert (record.name, record.levelno) == ("tickwheel.delivery", logging.WARNING)
     assert record.getMessage() == (
@@ -127,7 +127,7 @@ def test_a_token_is_compared_with_all_others_in_constant_time__D12(monkeypatch: 
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
     others = {b"the first of all": Right.READ, TOKEN: ALL, b"the last of all!": Right.READ}
-    assert Tokens(others).rights_of(TOKEN) == ALL
+    assert Tokens(others).grant_of(TOKEN) == (ALL, None)
     digest = hashlib.sha256(TOKEN).digest()
     assert compared == [(hashlib.sha256(each).digest(), digest) for each in others]
 
@@ -140,9 +140,9 @@ def test_no_token_can_be_seen_in_what_is_kept__D12() -> None:
 @pytest.mark.parametrize("right", [Right.PRODUCE, Right.CONTROL, Right.READ, Right.HAND_OFF])
 def test_a_token_without_the_right_is_known_and_refused__D12(right: Right) -> None:
     access = Access(Tokens({TOKEN: ALL & ~right}))
-    refusal = access.why_not([b"Bearer " + TOKEN], right)
-    assert refusal is not None
+    refusal = access.granted([b"Bearer " + TOKEN], right)
+    assert isinstance(refusal, Refusal)
     assert refusal.is_known
     assert f"the request needs {names_of(right)}" in refusal.reason
     for other in ALL & ~right:
-        assert access.why_not([b"Bearer " + TOKEN], other) is None
+        assert access.granted([b"Bearer " + TOKEN], other) == (ALL & ~right, None)

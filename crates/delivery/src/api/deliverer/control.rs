@@ -103,6 +103,39 @@ impl Deliverer {
         }
     }
 
+    /// Sends nothing to this destination, also after a restart, until [`resume_destination`](Deliverer::resume_destination):
+    /// [`Answer::Paused`], or [`Answer::Unknown`]. Its messages wait, and its settings stay.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::{Answer, Deliverer, Destination};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), Destination::named())?;
+    /// assert_eq!(deliverer.pause_destination("acme")?, Answer::Unknown);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if no destination can have this name. Otherwise the error that ended the run.
+    pub fn pause_destination(&self, name: &str) -> Result<Answer, DeliveryError> {
+        self.ask(Item::PauseDestination { name: checked_destination(name).map_err(usage)?, is_paused: true })
+    }
+
+    /// Ends the pause of this destination: [`Answer::Resumed`], or [`Answer::Unknown`].
+    ///
+    /// ```
+    /// # use tickwheel_delivery::{Answer, Deliverer, Destination};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), Destination::named())?;
+    /// assert_eq!(deliverer.resume_destination("acme")?, Answer::Unknown);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The same as for [`pause_destination`](Deliverer::pause_destination).
+    pub fn resume_destination(&self, name: &str) -> Result<Answer, DeliveryError> {
+        self.ask(Item::PauseDestination { name: checked_destination(name).map_err(usage)?, is_paused: false })
+    }
+
     /// The named destinations, with their settings but without their secrets. A change without secrets keeps them.
     ///
     /// # Errors

@@ -20,6 +20,13 @@ pub enum Event {
         /// No send has shown it: there was nothing to try any more.
         is_untried: bool,
     },
+    /// A destination has failed for as long as its settings say, and is paused.
+    Disabled {
+        /// Its name.
+        destination: String,
+        /// Since when it has failed, and the last error.
+        reason: String,
+    },
     /// An attempt of a message failed: the first, the tenth, the hundredth, and so on.
     Failed {
         /// The name of its destination. `None`: it names none.

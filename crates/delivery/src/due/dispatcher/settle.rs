@@ -125,6 +125,7 @@ impl Dispatcher {
                 let now_us = self.clocks.now_us();
                 if let Some(tally) = self.tally_of(message.slot) {
                     tally.fails(now_us, &reason);
+                    self.fails_still(self.share_of(message.slot), &reason);
                 }
                 self.not_accepted(message, ending, &reason, retry_after_ms, began_us);
             }
@@ -146,6 +147,7 @@ impl Dispatcher {
         self.measures.arrived(done.redelivered);
         if let Some(tally) = self.tally_of(message.slot) {
             tally.arrives(message.late_us);
+            self.fails_no_more(self.share_of(message.slot));
         }
         self.end(message.slot, done, None);
     }

@@ -76,7 +76,7 @@ impl Engine {
         let (tallies, rest, down) = {
             let dispatcher = self.lock_dispatcher();
 
-            let all = dispatcher.tallies.all().iter().enumerate();
+            let all = dispatcher.tallies.all().enumerate();
             let (told, others): (Vec<_>, Vec<_>) = all.partition(|(place, it)| *place < most && &*it.name != OTHER);
             let sum = |of: fn(&Tally) -> u64| others.iter().map(|(_, it)| of(it)).sum();
             let rest = DestinationMeasures {

@@ -116,9 +116,11 @@ CREATE TABLE destinations (
     share INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again
     name TEXT NOT NULL,
     settings TEXT NOT NULL, -- JSON; empty: it was removed, and messages of it are not yet dead letters
-    set_ms INTEGER NOT NULL
+    paused_ms INTEGER, -- since when it is paused
+    pause_reason TEXT, -- if it was paused because it failed for long
+    failing_ms INTEGER -- since when it fails without a success, if that may pause it
 );
-CREATE INDEX paused_destinations ON destinations (name) WHERE CASE WHEN settings <> '' THEN settings ->> 'paused' END;
+CREATE INDEX paused_destinations ON destinations (name) WHERE paused_ms IS NOT NULL AND settings <> '';
 CREATE UNIQUE INDEX destinations_by_name ON destinations (name) WHERE settings <> '';
 CREATE TABLE cursors (share INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE held_back (lane INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);

@@ -21,7 +21,7 @@ const LOOKED_AT: i64 = 1_000;
 const MOST_LOOKED_AT: i64 = 10_000;
 
 /// Whether a destination is paused; the index `paused_destinations` has the same text.
-const IS_PAUSED: &str = "CASE WHEN settings <> '' THEN settings ->> 'paused' END";
+const IS_PAUSED: &str = "paused_ms IS NOT NULL AND settings <> ''";
 const FIND: &str = "SELECT share FROM destinations WHERE name = ? AND settings <> ''";
 
 /// How many destinations there are.
@@ -44,8 +44,10 @@ pub struct DestinationSeen {
     pub rate: Option<String>,
     /// The most requests at a time, as it was set.
     pub concurrency: Option<usize>,
-    /// Whether nothing is sent there.
-    pub is_paused: bool,
+    /// Since when it is paused.
+    pub paused_since_ms: Option<i64>,
+    /// Why, if it was paused because it failed for long.
+    pub paused_reason: Option<String>,
     /// Messages without an outcome, up to `MOST_COUNTED`. Recurring messages do not count, their occurrences do.
     pub waiting: u64,
     /// How many of them are due, up to `MOST_COUNTED`.
@@ -176,13 +178,14 @@ fn destination(
     now_ms: i64,
     near: &NearByShare,
 ) -> rusqlite::Result<Option<DestinationSeen>> {
-    let find = "SELECT name, settings FROM destinations WHERE share = ? AND settings <> ''";
-    let Some((name, settings)) =
-        cached(db, find)?.query_row([share], |row| Ok((text(row, 0)?, text(row, 1)?))).optional()?
+    let find = "SELECT name, settings, paused_ms, pause_reason FROM destinations WHERE share = ? AND settings <> ''";
+    let found = |row: &Row<'_>| Ok((text(row, 0)?, text(row, 1)?, row.get(2)?, row.get(3)?));
+    let Some((name, settings, paused_since_ms, paused_reason)) =
+        cached(db, find)?.query_row([share], found).optional()?
     else {
         return Ok(None);
     };
-    let NamedSettings { rate, concurrency, paused, .. } = serde_json::from_str(&settings).unwrap_or_default();
+    let NamedSettings { rate, concurrency, .. } = serde_json::from_str(&settings).unwrap_or_default();
     let near = near.get(&share).copied().unwrap_or_default();
     let count = |before_ms: i64, near: u64| {
         let query = "SELECT count(*) FROM (SELECT 1 FROM waiting WHERE share = ? AND due_ms < ? LIMIT ?)";
@@ -196,7 +199,8 @@ fn destination(
         name,
         rate,
         concurrency,
-        is_paused: paused,
+        paused_since_ms,
+        paused_reason,
         waiting: count(NEVER_MS, near.waiting)?,
         overdue: count(now_ms.saturating_add(1), near.overdue)?,
         first_due_ms: near.first_due_ms.into_iter().chain(first_due_ms(db, share)?).min(),
@@ -268,7 +272,7 @@ mod tests {
     fn no_look_at_one_destination_reads_the_messages_of_another__d8_d23() {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch(TABLES).unwrap();
-        db.execute_batch("INSERT INTO destinations VALUES (7, 'a', '{}', 0)").unwrap();
+        db.execute_batch("INSERT INTO destinations VALUES (7, 'a', '{}', NULL, NULL, NULL)").unwrap();
         seen::take();
         destination(&db, 7, 0, &NearByShare::default()).unwrap().unwrap();
         let texts = seen::take();

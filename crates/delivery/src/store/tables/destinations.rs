@@ -8,11 +8,15 @@ use crate::store::types::{Destinations, StoredDestination};
 
 pub(in crate::store) fn load(db: &Connection) -> Result<Destinations> {
     let stored = |row: &Row<'_>| {
-        let (name, settings): (String, String) = (row.get(1)?, row.get(2)?);
-        Ok(StoredDestination { share: row.get(0)?, name: name.into(), settings: settings.into() })
+        let (share, name, settings): (_, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (paused_ms, pause_reason, failing_ms): (_, Option<String>, _) = (row.get(3)?, row.get(4)?, row.get(5)?);
+        let (name, settings, pause_reason) = (name.into(), settings.into(), pause_reason.map(Into::into));
+        Ok(StoredDestination { name, share, settings, paused_ms, pause_reason, failing_ms })
     };
     let mut found = Destinations::default();
-    for it in rows(db, "SELECT share, name, settings FROM destinations", [], stored)? {
+    for it in
+        rows(db, "SELECT share, name, settings, paused_ms, pause_reason, failing_ms FROM destinations", [], stored)?
+    {
         found.add(it);
     }
     Ok(found)
@@ -34,14 +38,16 @@ impl Store {
         self.destinations.removed()
     }
 
-    /// Sets a destination. If the name is known, its number stays.
-    pub(crate) fn set_destination(&mut self, name: &str, settings: &str, now_ms: i64) -> Result<StoredDestination> {
-        let text = "INSERT INTO destinations (name, settings, set_ms) VALUES (?, ?, ?) ON CONFLICT (name) \
-                    WHERE settings <> '' DO UPDATE SET settings = excluded.settings, set_ms = excluded.set_ms RETURNING share";
-        let share = cached(&self.db, text)?.query_row((name, settings, now_ms), |row| row.get(0))?;
-        let stored = StoredDestination { name: name.into(), share, settings: settings.into() };
-        self.destinations.add(stored.clone());
-        Ok(stored)
+    /// Keeps a destination as it is now. One with the number 0 is new, and gets a number.
+    pub(crate) fn put_destination(&mut self, it: StoredDestination) -> Result<StoredDestination> {
+        let text = "INSERT INTO destinations (share, name, settings, paused_ms, pause_reason, failing_ms) \
+                    VALUES (nullif(?, 0), ?, ?, ?, ?, ?) ON CONFLICT (share) DO UPDATE SET settings = excluded.settings, \
+                    paused_ms = excluded.paused_ms, pause_reason = excluded.pause_reason, \
+                    failing_ms = excluded.failing_ms RETURNING share";
+        let values = (it.share, &*it.name, &*it.settings, it.paused_ms, it.pause_reason.as_deref(), it.failing_ms);
+        let it = StoredDestination { share: cached(&self.db, text)?.query_row(values, |row| row.get(0))?, ..it };
+        self.destinations.add(it.clone());
+        Ok(it)
     }
 
     /// The destination with this number.
@@ -49,16 +55,7 @@ impl Store {
         self.destinations.numbered(share)
     }
 
-    /// Removes a destination, with its secrets. No message can name it any more. [`Self::forget_destination`] follows once
-    /// it has no messages.
-    pub(crate) fn remove_destination(&mut self, share: i64) -> Result<StoredDestination> {
-        execute(&self.db, "UPDATE destinations SET settings = '' WHERE share = ?", [share])?;
-        let stored = self.destinations.numbered(share).expect("it is known");
-        let stored = StoredDestination { settings: "".into(), ..stored.clone() };
-        self.destinations.add(stored.clone());
-        Ok(stored)
-    }
-
+    /// A removed destination has no messages any more.
     pub(crate) fn forget_destination(&mut self, share: i64) -> Result<()> {
         execute(&self.db, "DELETE FROM destinations WHERE share = ?", [share])?;
         self.destinations.forget(share);

@@ -3,7 +3,7 @@
 use rusqlite::StatementStatus;
 
 use super::making::{Shelf, TINY, commit, done, held, incoming, incoming_with, tidy};
-use crate::store::{Attempts, Letter, Outcome, Progress, sql};
+use crate::store::{Attempts, Letter, Outcome, Progress, StoredDestination, sql};
 
 /// Scans of small tables, and scans along the key up to a limit.
 const ALLOWED: [&str; 9] = [
@@ -57,7 +57,8 @@ fn nothing_that_a_group_does_looks_at_a_whole_table() {
                 usize::from(store.find_tried(41).unwrap().is_some())
             );
             store.next_tried_ms(0, 0).unwrap();
-            store.set_destination("d", "{}", 0).unwrap();
+            let (name, settings) = ("d".into(), "{}".into());
+            store.put_destination(StoredDestination { name, settings, ..Default::default() }).unwrap();
             store.take_due(9, 10, |_| None).unwrap();
             store.expect_next(1, (5, 5)).unwrap();
             store.tried_shares().unwrap();

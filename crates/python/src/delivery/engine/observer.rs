@@ -48,7 +48,7 @@ fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: &[Letter]) 
 }
 
 /// Events as tuples: `("down", destination, reason)`, `("up", destination, after_ms)`, `("up untried", destination,
-/// after_ms)`, `("failed", destination, key, id, times, reason)`, `("cut off", destination, key, id, messages, times)`, `("paused",)`, `("resumed",)`, `("keys paused", count)`,
+/// after_ms)`, `("disabled", destination, reason)`, `("failed", destination, key, id, times, reason)`, `("cut off", destination, key, id, messages, times)`, `("paused",)`, `("resumed",)`, `("keys paused", count)`,
 /// `("clock stepped", by_ms, to_ms)`,
 /// `("left out", count)`, `("slow sync", seconds)`, `("checkpoint failed", reason)`, `("store waits", reason)`,
 /// `("store goes on", after_ms)`, `("no thread", reason)`.
@@ -58,6 +58,7 @@ fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'p
             Event::Down { destination, reason } => ("down", destination, reason).into_pyobject(py),
             Event::Up { destination, after_ms, is_untried: false } => ("up", destination, *after_ms).into_pyobject(py),
             Event::Up { destination, after_ms, .. } => ("up untried", destination, *after_ms).into_pyobject(py),
+            Event::Disabled { destination, reason } => ("disabled", destination, reason).into_pyobject(py),
             Event::Failed { destination, key, id, times, reason } => {
                 ("failed", destination, key, id, *times, reason).into_pyobject(py)
             }

@@ -85,6 +85,26 @@ impl Entry {
         }
     }
 
+    /// Anything but a new message for one of these destinations becomes a bad record. One that recurs is refused too: it could
+    /// take the place of another one's.
+    pub(crate) fn limited_to(self, names: &[String]) -> Self {
+        let is_one = |name: &str| names.iter().any(|it| it == name);
+        match &self {
+            Self::Read(Parsed::Bad(..)) => return self,
+            Self::Read(Parsed::Message(put))
+                if put.message.body.destination().is_some_and(is_one) && !put.message.recurs() =>
+            {
+                return self;
+            }
+            _ => {}
+        }
+        let reason =
+            "this token is limited to destinations, and the record is no new message for one of them".to_owned();
+        let allowed = format!("messages that do not recur or replace, and name one of {}", names.join(", "));
+        let origin = self.origin().cloned().unwrap_or(Origin { source: "".into(), line: 0, record: None });
+        Self::Read(Parsed::Bad(BadRecord { reason, allowed }, origin))
+    }
+
     /// A message without a `traceparent` gets this one, which is valid.
     pub(crate) fn traced(mut self, traceparent: &str) -> Self {
         if let Self::Read(Parsed::Message(put)) | Self::Other(Item::Replace { put, .. }) = &mut self

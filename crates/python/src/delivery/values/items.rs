@@ -46,7 +46,11 @@ pub(crate) fn entry_of(item: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<
         let due_ms = item.getattr(intern!(py, "due_ms"))?.extract()?;
         Item::Reschedule(Reschedule { id, key, due_ms })
     } else if item.is_exact_instance(imported!(py, ENTRIES, "Pause")?) {
-        Item::Pause { key: key_of(item)?, is_paused: item.getattr(intern!(py, "is_paused"))?.extract()? }
+        let is_paused = item.getattr(intern!(py, "is_paused"))?.extract()?;
+        match item.getattr(intern!(py, "destination"))?.extract::<Option<String>>()? {
+            Some(name) => Item::PauseDestination { name: destination_of(py, &name)?, is_paused },
+            None => Item::Pause { key: key_of(item)?, is_paused },
+        }
     } else if item.is_exact_instance(imported!(py, ENTRIES, "Again")?) {
         Item::Again(match key_of(item)? {
             Some(key) => Failing::Key(key),
@@ -55,13 +59,13 @@ pub(crate) fn entry_of(item: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<
     } else if item.is_exact_instance(imported!(py, ENTRIES, "SetDestination")?) {
         let (name, settings): (String, String) =
             (item.getattr(intern!(py, "name"))?.extract()?, item.getattr(intern!(py, "settings"))?.extract()?);
-        let name = checked_destination(&name).map_err(|bad| bad_record(py, &bad))?;
+        let name = destination_of(py, &name)?;
         check_destination(&settings).map_err(|error| failures::to_python(py, &error))?;
         Item::SetDestination { name, settings }
     } else if item.is_exact_instance(imported!(py, ENTRIES, "RemoveDestination")?) {
         let (name, dead): (String, bool) =
             (item.getattr(intern!(py, "name"))?.extract()?, item.getattr(intern!(py, "dead"))?.extract()?);
-        Item::RemoveDestination { name: checked_destination(&name).map_err(|bad| bad_record(py, &bad))?, dead }
+        Item::RemoveDestination { name: destination_of(py, &name)?, dead }
     } else if item.is_instance(imported!(py, ENTRIES, "Look")?)? {
         let (id, key) = name_of(item)?;
         Item::Look { id, key }
@@ -72,6 +76,10 @@ pub(crate) fn entry_of(item: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<
         let allowed = "give a Message, a Cancel or a Look";
         return Err(PyTypeError::new_err(format!("{} can't be submitted: {allowed}", quoted(item))));
     }))
+}
+
+fn destination_of(py: Python<'_>, name: &str) -> PyResult<String> {
+    checked_destination(name).map_err(|bad| bad_record(py, &bad))
 }
 
 /// Its parts were checked by the caller.

@@ -32,6 +32,8 @@ pub(crate) struct Options {
     replace: bool,
     /// How long after the first call of a series a message that replaces is due at the latest.
     at_latest_ms: Option<i64>,
+    /// New messages for these destinations are taken, and nothing else (D12).
+    destinations: Option<Vec<String>>,
     /// The `traceparent` for messages without one. Another text is ignored, as W3C Trace Context asks.
     trace: Option<String>,
     max_payload: usize,
@@ -53,6 +55,7 @@ impl Options {
             format: option(given, "format", "items".to_owned())?,
             replace: option(given, "replace", false)?,
             at_latest_ms: option(given, "at_latest_ms", None)?,
+            destinations: option(given, "destinations", None)?,
             trace: trace.filter(|trace| check_traceparent(trace).is_ok()),
             max_payload: option(given, "max_payload", MAX_PAYLOAD)?,
             most_bad: option(given, "most_bad", usize::MAX)?,
@@ -61,6 +64,7 @@ impl Options {
 
     fn applied(&self, entry: Entry) -> Entry {
         let entry = if self.replace { entry.replacing(self.at_latest_ms) } else { entry };
+        let entry = if let Some(names) = &self.destinations { entry.limited_to(names) } else { entry };
         if let Some(trace) = &self.trace { entry.traced(trace) } else { entry }
     }
 
@@ -83,7 +87,7 @@ impl Options {
     }
 
     fn read_again(&self, records: &Records) -> Parts {
-        if !self.replace && self.trace.is_none() {
+        if !self.replace && self.trace.is_none() && self.destinations.is_none() {
             return records.0.clone();
         }
         let changed = |found: &Arc<Found>| {

@@ -52,7 +52,7 @@ fn what_waits_and_what_is_set_is_there_after_a_restart_and_a_change_is_true_for_
     let (folder, before, after) = (tempfile::tempdir().unwrap(), accepting(), accepting());
     let store = folder.path().join("s.db");
     let deliverer = here().open(&store, Destination::named()).unwrap();
-    deliverer.set_destination("here", &NamedSettings { paused: true, ..at(&before) }).unwrap();
+    deliverer.set_destination("here", &NamedSettings { paused: Some(true), ..at(&before) }).unwrap();
     for number in 0..20 {
         deliverer.put(now(&format!("{number:02}")).with_key("k").to("here")).unwrap();
     }
@@ -61,6 +61,8 @@ fn what_waits_and_what_is_set_is_there_after_a_restart_and_a_change_is_true_for_
     let deliverer = here().open(&store, Destination::webhook(Webhook::to(&before.url()).unwrap())).unwrap();
     assert_eq!(deliverer.destinations().unwrap()["here"].url, before.url());
     assert_eq!(deliverer.set_destination("here", &at(&after)).unwrap(), Answer::Replaced);
+    assert_eq!((after.count(), deliverer.destinations().unwrap()["here"].paused), (0, Some(true)), "it stays paused");
+    assert_eq!(deliverer.resume_destination("here").unwrap(), Answer::Resumed);
     wait_until("all have arrived", || after.count() == 20);
     deliverer.put(now("of none")).unwrap();
     wait_until("all have arrived", || before.count() == 1);
@@ -100,7 +102,16 @@ fn a_setting_that_is_not_allowed_is_told_and_no_secret_is_shown__d23() {
         (NamedSettings::default(), "url is missing"),
         (NamedSettings { rate: Some("fast".to_owned()), ..good() }, "write it as 100/s"),
         (NamedSettings { concurrency: Some(0), ..good() }, "concurrency is 0"),
-        (NamedSettings { sink_timeout_s: Some(0.0), ..good() }, "sink-timeout is 0"),
+        (NamedSettings { sink_timeout_s: Some(0.0), ..good() }, "sink_timeout_s is 0 s: it may be 0.001 to 86,400 s"),
+        (NamedSettings { rate: Some("0/s".to_owned()), ..good() }, "rate is '0/s': it may be one a day to 1,000,000"),
+        (NamedSettings { waits_s: Some(vec![]), ..good() }, "waits_s has 0 waits: it may have 1 to 1,000, or be left"),
+        (NamedSettings { waits_s: Some(vec![1.0; 100_000]), ..good() }, "waits_s has 100,000 waits: it may have 1 to"),
+        (NamedSettings { waits_s: Some(vec![1.0, 0.0]), ..good() }, "a wait of waits_s is 0 s: it may be 0.001 to"),
+        (NamedSettings { disable_after_days: Some(0.0), ..good() }, "disable_after_days is 0 days: it may be 0.01 to"),
+        (
+            NamedSettings { headers: ["X-A", "x-a"].map(|it| (it.to_owned(), "s3cret".to_owned())).into(), ..good() },
+            "headers has a name twice, in another case: a destination sends each header once",
+        ),
         (NamedSettings { secrets: Some(vec!["s3cret".to_owned()]), ..good() }, "secret"),
         (NamedSettings { body: NamedBody::Template("{".to_owned()), ..good() }, "the body is not JSON"),
         (NamedSettings { body: NamedBody::Template("[\"{{name}}\"]".to_owned()), ..good() }, "allowed: id, key, due"),
