@@ -57,8 +57,9 @@ fn nothing_that_a_group_does_looks_at_a_whole_table() {
                 usize::from(store.find_tried(41).unwrap().is_some())
             );
             store.next_tried_ms(0, 0).unwrap();
-            let (name, settings) = ("d".into(), "{}".into());
-            store.put_destination(StoredDestination { name, settings, ..Default::default() }).unwrap();
+            let new = || StoredDestination { name: "d".into(), settings: "{}".into(), ..Default::default() };
+            let known = store.destination("d").cloned().unwrap_or_else(new);
+            store.put_destination(known).unwrap();
             store.take_due(9, 10, |_| None).unwrap();
             store.expect_next(1, (5, 5)).unwrap();
             store.tried_shares().unwrap();
