@@ -2,9 +2,9 @@
 
     python -m benches.python.delivery.destinations [--only "beside bad ones"]... [--seconds 30] [--rate 5000] [--check]
 
-Two cases are to be compared: the same messages to the same 958 destinations, alone, and beside 42 others. Of these, 40 are
-dead in four ways, one has ten times the messages that its rate allows, and one is down with a million overdue. Each case
-runs in a process of its own, the receivers in two others. `down` is refused connections, `waits` hangs.
+Two cases are to be compared: the same messages to the same 958 destinations, alone, and beside 42 others. Of these, 40
+are dead in four ways, one has ten times the messages that its rate allows, and one is down with a million overdue. Each
+case runs in a process of its own, with the receivers in two others.
 """
 
 import asyncio
