@@ -48,6 +48,10 @@ def test_those_that_need_the_reader_come_first_with_their_error__D14_D23(tmp_pat
         expect(tile).to_contain_text("1 downof 23 named ones")
         link.click()
         expect(page.locator("#destinations")).to_be_in_viewport()
+        letters, tried = page.get_by_role("link", name="dead letters of acme"), rows.nth(0).locator("td time").last
+        letters.focus()
+        expect(tried).not_to_have_attribute("datetime", tried.get_attribute("datetime") or "")
+        expect(letters).to_be_focused()
 
 
 def test_from_each_one_to_its_overdue_messages_and_its_dead_letters__D14_D16_D23(

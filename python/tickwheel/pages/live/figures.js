@@ -117,10 +117,16 @@ function show_destinations(found) {
   const all = found.count === 1 ? "There is one" : `There are ${count(found.count)}`;
   const more = found.count > found.first.length ? ` Here are ${count(found.first.length)}: first those that are down, then those that are overdue for longest.` : "";
   find("destinations-words").textContent = `${all}: ${count(found.down)} down, ${count(found.paused)} paused.${more}`;
-  const told = JSON.stringify(found.first);
-  if (told === find("destination-rows").dataset.told) return; // a reader may have selected some of it
-  find("destination-rows").dataset.told = told;
-  find("destination-rows").replaceChildren(...found.first.map(destination_row));
+  const [table, told] = [find("destination-rows"), JSON.stringify(found.first)];
+  if (told === table.dataset.told) return; // a reader may have selected some of it
+  table.dataset.told = told;
+  const rows = found.first.map(destination_row);
+  const name = (row) => row?.cells[0].textContent;
+  if (table.rows.length !== rows.length || rows.some((row, at) => name(row) !== name(table.rows[at]))) return table.replaceChildren(...rows);
+  rows.forEach((row, at) => [...row.cells].forEach((cell, index) => {
+    const before = table.rows[at].cells[index];
+    if (!cell.isEqualNode(before)) before.replaceWith(cell); // a link that stays keeps the focus, and a click on it counts
+  }));
 }
 
 function destination_row({ name, state, down_since, overdue, delivered, late, rate, next_try, last_error, last_error_at }) {
