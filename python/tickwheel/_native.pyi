@@ -1238,6 +1238,9 @@ class DeliveryEngine:
     def occupancy(self) -> Occupancy:
         """How full the wheel is. A task on the wheel is one millisecond with due messages, or a wait of the engine."""
 
+    def take_bytes(self, size: int) -> bool:
+        """Take so many bytes of the budget for a body on its way, or give them back: whether there was room."""
+
     def in_memory(self) -> tuple[int, int]:
         """Messages and bytes in memory."""
 

@@ -1,6 +1,7 @@
 //! Shared by all other modules: errors, the clock, locks, and how values are written and shown. It knows nothing of
 //! messages.
 
+pub(crate) mod budget;
 pub(crate) mod clock;
 pub(crate) mod display;
 pub(crate) mod due_times;

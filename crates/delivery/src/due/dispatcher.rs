@@ -282,6 +282,7 @@ impl Dispatcher {
     pub(crate) fn take_over(&mut self, before: &mut Self) {
         std::mem::swap(&mut self.clocks, &mut before.clocks);
         self.clocks.forget_alarms();
+        self.window.take_over(&before.window);
         std::mem::swap(&mut self.feeds, &mut before.feeds);
         self.is_halted = before.is_halted;
         self.flights.next = before.flights.next;

@@ -50,7 +50,7 @@ pub struct PlaceLimits {
 }
 
 impl PlaceLimits {
-    pub(crate) const SPARE_BYTES: usize = 64 << 20;
+    pub(crate) const SPARE_BYTES: usize = 32 << 20;
 
     pub(crate) const NONE: Self = Self {
         young: usize::MAX,

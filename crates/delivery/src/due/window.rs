@@ -31,10 +31,12 @@ mod parking;
 mod share;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::lanes::{Lane, Slot};
+use crate::base::budget::Budget;
 use crate::message::Body;
 use crate::message::incoming::lane_in;
 use crate::message::partition::Earliest;
@@ -70,8 +72,8 @@ pub(crate) struct Window {
     free: Vec<Slot>,
     by_seq: FxHashMap<i64, Slot>,
     bytes: usize,
-    /// Bytes of messages that wait for a group: memory has them beside the window, and the bound is for both.
-    pub(crate) queued_bytes: usize,
+    /// The bound for bytes follows from it. It has the count of the window too.
+    pub(crate) budget: Arc<Budget>,
     lanes: Vec<Lane>,
     free_lanes: Vec<u32>,
     lane_numbers: FxHashMap<i64, u32>,
@@ -99,7 +101,7 @@ impl Window {
     pub(crate) fn new(bounds: Bounds, is_global: bool) -> Self {
         Self {
             bounds,
-            queued_bytes: 0,
+            budget: Arc::new(Budget::new(bounds.bytes)),
             is_global,
             shares: vec![Share::new(0)],
             free_shares: Vec::new(),
@@ -138,6 +140,12 @@ impl Window {
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Takes the place of a window that is dropped.
+    pub(crate) fn take_over(&mut self, before: &Self) {
+        self.budget = before.budget.clone();
+        self.budget.set_window(self.bytes, 0);
     }
 
     pub(crate) fn find(&self, seq: i64) -> Option<Slot> {
@@ -463,6 +471,7 @@ impl Window {
         };
         self.by_seq.insert(row.seq, slot);
         self.bytes += row.size as usize;
+        self.budget.set_window(self.bytes, 0);
         self.share_takes(share, row.size as usize);
         if let Some(lane) = lane {
             self.lane_mut(lane).insert((row.due_ms, row.seq), slot, row.size as usize);
@@ -494,6 +503,7 @@ impl Window {
         self.free.push(slot);
         self.by_seq.remove(&entry.seq);
         self.bytes -= entry.size as usize;
+        self.budget.set_window(self.bytes, entry.size as usize);
         self.share_gives(entry.share, entry.size as usize);
         if let Some(lane) = entry.lane {
             self.tidy(lane);

@@ -58,8 +58,6 @@ pub(crate) struct Begun {
     was_asked_to_stop: bool,
     /// How far the wall clock was stepped since the start.
     pub(crate) stepped_ms: i64,
-    /// What waits for the next group.
-    queued_bytes: usize,
 }
 
 #[cfg(test)]
@@ -189,8 +187,7 @@ impl Writer {
             }
             place += 1;
         }
-        state.items = state.items.saturating_sub(items); // a failure may have emptied the queue
-        state.bytes = state.bytes.saturating_sub(bytes);
+        queue.take_out(&mut state, items, bytes);
         let outcomes = std::mem::take(&mut state.outcomes);
         queue.note_begun();
         state.is_committing = !outcomes.done.is_empty();
@@ -203,7 +200,6 @@ impl Writer {
             taken_through: state.taken_through.take(),
             was_asked_to_stop: state.was_asked_to_stop,
             stepped_ms: self.stepped_ms,
-            queued_bytes: state.bytes,
         };
         drop(state);
         queue.room.notify_all();
@@ -254,8 +250,7 @@ impl Writer {
 
     fn transact(&mut self, begun: &mut Begun, dispatcher: &Mutex<Dispatcher>, now_ms: i64) -> Result<Committed> {
         let is_idle = self.is_idle(begun);
-        let Begun { parts, outcomes, position, taken_through, was_asked_to_stop, stepped_ms, queued_bytes } = begun;
-        dispatcher.lock().window.queued_bytes = *queued_bytes;
+        let Begun { parts, outcomes, position, taken_through, was_asked_to_stop, stepped_ms } = begun;
         kill_point("group: begun");
         self.store.begin()?;
         if let Some(through) = *taken_through {

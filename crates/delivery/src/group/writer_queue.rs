@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::items::{Item, Ticket};
+use crate::base::budget::Budget;
 use crate::base::error::{DeliveryError, StoreError};
 use crate::base::summary::Summary;
 use crate::base::sync::{Condvar, Mutex, MutexGuard, Rank};
@@ -18,10 +19,10 @@ use crate::due::measures::CommitMeasures;
 use crate::due::outcome_feed::OutcomeFeeds;
 use crate::store::Letter;
 
-/// While so many items or bytes wait for a group, no ticket is added. A ticket of any size is added below that, so a large one
-/// does not wait until no small one comes.
+/// While so many items wait for a group, no ticket is added; or so many bytes, if the budget has no room. A ticket of any size
+/// is added below that, so a large one does not wait until no small one comes.
 const QUEUE_ITEMS: usize = 60_000;
-const QUEUE_BYTES: usize = 32 << 20;
+const QUEUE_BYTES: usize = 8 << 20;
 /// How long outcomes are gathered if there is no ticket.
 const GATHER_US: u64 = 20_000;
 /// How long a caller waits for a store that can't be written. Later ones are refused at once.
@@ -32,6 +33,7 @@ const GROUP_US: u64 = 50_000;
 /// The queue from other threads to the writer.
 pub(crate) struct WriterQueue {
     pub(crate) feeds: Arc<OutcomeFeeds>,
+    pub(crate) budget: Arc<Budget>,
     state: Mutex<QueueState>,
     /// The writer waits here for something to write.
     pub(crate) work: Condvar,
@@ -90,10 +92,11 @@ pub(crate) struct QueueState {
 }
 
 impl WriterQueue {
-    pub(crate) fn new(open: u64, has_letters: bool) -> Self {
+    pub(crate) fn new(open: u64, has_letters: bool, budget: Arc<Budget>) -> Self {
         let state = QueueState { open, is_woken: true, has_letters, ..QueueState::default() };
         Self {
             feeds: Arc::default(),
+            budget,
             state: Mutex::ranked(Rank::Queue, state),
             work: Condvar::default(),
             room: Condvar::default(),
@@ -165,7 +168,9 @@ impl WriterQueue {
         let (items, bytes) = (ticket.items.len(), ticket.items.as_slice().iter().map(Item::size).sum::<usize>());
         let mut state = self.lock();
         while waits_for_room
-            && (state.items >= QUEUE_ITEMS || state.bytes >= QUEUE_BYTES || state.waits.is_some())
+            && (state.items >= QUEUE_ITEMS
+                || state.bytes >= QUEUE_BYTES && self.budget.is_full()
+                || state.waits.is_some())
             && state.failure.is_none()
             && !state.is_stopping
         {
@@ -200,6 +205,7 @@ impl WriterQueue {
         state.tickets.push_back(ticket);
         state.items += items;
         state.bytes += bytes;
+        self.budget.add(bytes);
         drop(state);
         self.work.notify_one();
         Ok(None)
@@ -285,14 +291,21 @@ impl WriterQueue {
     pub(crate) fn reject(&self, error: &DeliveryError) {
         let tickets = {
             let mut state = self.lock();
-            state.items = 0;
-            state.bytes = 0;
+            self.take_out(&mut state, usize::MAX, usize::MAX);
             std::mem::take(&mut state.tickets)
         };
         self.notify_all();
         for ticket in tickets {
             (ticket.complete)(Err(error.clone()));
         }
+    }
+
+    /// So many items and bytes wait no more. A failure may have emptied the queue.
+    pub(crate) fn take_out(&self, state: &mut QueueState, items: usize, bytes: usize) {
+        let bytes = bytes.min(state.bytes);
+        state.items = state.items.saturating_sub(items);
+        state.bytes -= bytes;
+        self.budget.take(-(bytes as isize));
     }
 
     /// Takes dead letters on disk that the observer does not have. When it has them, call

@@ -18,11 +18,15 @@ pub(crate) fn record_of_incoming(incoming: &Incoming) -> Vec<u8> {
 pub(crate) fn record_of(message: &Message) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.body.size() + 64);
     match message.body.recurrence() {
-        None => write_names(&mut out, &message.body, Some(&rfc_3339(message.due_ms))),
+        None => {
+            write_names(&mut out, &message.body, Some(&rfc_3339(message.due_ms)));
+            write_payload(&mut out, &message.body);
+        }
         Some(it) => {
             // The times of a cron pattern do not depend on the start, so the record leaves it out.
             let from = matches!(it.rule, Rule::Every { .. }).then(|| rfc_3339(it.from_ms));
             write_names(&mut out, &message.body, from.as_ref().map(<[u8; 24]>::as_slice));
+            write_payload(&mut out, &message.body);
             out.push(b',');
             out.extend_from_slice(&it.fields());
         }
@@ -66,6 +70,10 @@ pub(crate) fn write_names(out: &mut Vec<u8>, body: &Body, due: Option<&[u8]>) {
         out.extend_from_slice(due);
         out.push(b'"');
     }
+}
+
+/// The member after them.
+pub(crate) fn write_payload(out: &mut Vec<u8>, body: &Body) {
     if body.is_json() {
         out.extend_from_slice(b",\"payload\":");
         out.extend_from_slice(body.payload());

@@ -96,7 +96,7 @@ impl Engine {
         let mut writer = Writer::new(store, settings.horizon_ms as f64, actions);
         writer.summary.resumed = open;
         writer.commits.last_ms = wall.now_us() / 1000;
-        let queue = WriterQueue::new(open, writer.store.has_unwritten_letters());
+        let queue = WriterQueue::new(open, writer.store.has_unwritten_letters(), dispatcher.window.budget.clone());
         queue.lock().summary = writer.summary;
         queue.lock().recurring = writer.store.recurring_count();
         queue.lock().commits = writer.commits;
@@ -229,6 +229,12 @@ impl Engine {
     /// The same as for [`Engine::submit_with`].
     pub fn submit_within(&self, ticket: Ticket, timeout: Duration) -> Result<Option<Ticket>, DeliveryError> {
         self.queue.submit(ticket, self.waits_for_room, Some(timeout))
+    }
+
+    /// Takes so many bytes of the budget for what is being accepted, before it is submitted; a negative number gives back.
+    /// Returns whether there was room. It takes no lock.
+    pub fn take_bytes(&self, bytes: isize) -> bool {
+        self.queue.budget.take(bytes)
     }
 
     /// Counts, as of the last commit.

@@ -43,7 +43,7 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
-use self::body::Body;
+use self::body::{Body, Content, content, envelope, payload};
 use self::certificates::Trusted;
 use self::connect::Connect;
 use self::lookups::{Guard, Lookups};
@@ -77,7 +77,7 @@ const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 
-type Requests = Client<Connect, Full<Bytes>>;
+type Requests = Client<Connect, Full<Content>>;
 
 /// POSTs to one host.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ pub(crate) struct HttpSink {
 
 #[derive(Debug)]
 enum Command {
-    Post(Box<(Requests, Request<Full<Bytes>>, Sent)>, Reply),
+    Post(Box<(Requests, Request<Full<Content>>, Sent)>, Reply),
     Abort(u64),
 }
 
@@ -144,7 +144,7 @@ impl HttpSink {
 
     /// # Errors
     /// The reason, if no address or no body can be made for this message.
-    fn request(&mut self, delivery: &Delivery) -> Result<(Requests, Request<Full<Bytes>>, Sent), String> {
+    fn request(&mut self, delivery: &Delivery) -> Result<(Requests, Request<Full<Content>>, Sent), String> {
         let again = delivery.body.extras().and_then(|extras| extras.again);
         let id = idempotency_key(delivery.body.key(), delivery.body.id(), again);
         let id_value = HeaderValue::from_str(&id).expect("hex");
@@ -153,16 +153,12 @@ impl HttpSink {
         let uri = address.uri_for(delivery.body.key(), delivery.body.id())?;
         let mut headers = HeaderMap::with_capacity(own.len() + 6);
         let content = match body {
-            Body::Envelope => {
-                let mut line = Vec::new();
-                self.lines.write(&mut line, delivery);
-                line
-            }
+            Body::Envelope => envelope(&mut self.lines, delivery),
             Body::Payload => {
                 headers.extend(body::facts(delivery));
-                delivery.body.payload().to_vec()
+                content(Vec::new(), payload(delivery), Vec::new())
             }
-            Body::Template(parts) => body::written(parts, delivery)?,
+            Body::Template(parts) => content(body::written(parts, delivery)?, Bytes::new(), Vec::new()),
         };
         let is_json = !matches!(body, Body::Payload) || delivery.body.is_json();
         let content_type = if is_json { "application/json" } else { "application/octet-stream" };
@@ -179,14 +175,15 @@ impl HttpSink {
         let mut signature = None;
         if !secrets.is_empty() {
             let timestamp_s = (SystemWallTime.now_us() / 1_000_000).to_string();
-            let made = signatures(secrets, &id, &timestamp_s, &content);
+            let (before, after) = (content.first_ref(), content.last_ref());
+            let made = signatures(secrets, &id, &timestamp_s, &[before.first_ref(), before.last_ref(), after]);
             headers.insert(WEBHOOK_SIGNATURE, made.clone());
             signature = Some(made);
             headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from_str(&timestamp_s).expect("digits"));
             headers.insert(WEBHOOK_ID, id_value.clone());
         }
         headers.insert(IDEMPOTENCY_KEY, id_value);
-        let mut request = Request::post(uri.clone()).body(Full::from(content)).expect("it has an address");
+        let mut request = Request::post(uri.clone()).body(Full::new(content)).expect("it has an address");
         *request.headers_mut() = headers;
         Ok((client, request, Sent { webhook, uri, signature }))
     }
@@ -349,7 +346,7 @@ async fn receive(mut commands: UnboundedReceiver<Command>) {
     }
 }
 
-async fn post(client: &Requests, request: Request<Full<Bytes>>, sent: &Sent) -> Verdict {
+async fn post(client: &Requests, request: Request<Full<Content>>, sent: &Sent) -> Verdict {
     match client.request(request).await {
         Ok(response) => answers::verdict_of(response, sent).await,
         Err(error) => answers::verdict_without(&error),

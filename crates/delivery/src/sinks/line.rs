@@ -6,7 +6,7 @@
 
 use super::delivery::Delivery;
 use crate::base::times::rfc_3339;
-use crate::message::record::{write_destination, write_names, write_traceparent};
+use crate::message::record::{write_destination, write_names, write_payload, write_traceparent};
 
 /// Writes lines. Keeps the last two times as text, because messages that go out together share them.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,13 @@ impl LineWriter {
     /// Appends the line of a delivery, with its newline.
     pub fn write(&mut self, out: &mut Vec<u8>, delivery: &Delivery) {
         out.reserve(delivery.body.size() + 200);
+        self.write_around(out, delivery, |out| write_payload(out, &delivery.body));
+    }
+
+    /// The same, with what `write_payload` writes in the place of the payload.
+    pub(super) fn write_around(&mut self, out: &mut Vec<u8>, delivery: &Delivery, payload: impl FnOnce(&mut Vec<u8>)) {
         write_names(out, &delivery.body, Some(self.due.text(delivery.due_ms)));
+        payload(out);
         out.extend_from_slice(b",\"delivered_at\":\"");
         out.extend_from_slice(self.delivered_at.text(delivery.delivered_at_ms));
         out.extend_from_slice(b"\",\"lateness_ms\":");

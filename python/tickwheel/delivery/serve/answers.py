@@ -19,7 +19,7 @@ from tickwheel.delivery.serve.guard import needs_token
 from tickwheel.delivery.serve.http_connection import GIVE_UP, IS_TAKEN
 from tickwheel.delivery.serve.problems import AGAIN, fault, json_response
 
-_MOST: Final = 64 << 20
+_MOST: Final = 16 << 20
 _SMALL: Final = 64 << 10
 _SLOW_S: Final = 10
 _NO_ROOM: Final = json_response(503, fault("too many answers wait to be read", AGAIN), {"retry-after": "1"})

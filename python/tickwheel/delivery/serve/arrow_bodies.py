@@ -14,7 +14,7 @@ same body again: accepted messages are duplicates then.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -30,7 +30,15 @@ from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.queue.submitting import Submitter
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.http_connection import HELD_UP
-from tickwheel.delivery.serve.problems import AGAIN, json_response, parameters, problem, refuse_query, unavailable
+from tickwheel.delivery.serve.problems import (
+    DUPLICATE,
+    json_response,
+    or_unavailable,
+    parameters,
+    problem,
+    refuse_query,
+    unavailable,
+)
 from tickwheel.delivery.serve.threads import Threads
 
 TYPE: Final = "application/vnd.apache.arrow.stream"
@@ -128,7 +136,7 @@ class ArrowBodies:
         try:
             await self._bodies.pass_on(request, MOST_BYTES, take)
             _checked(body.end)
-            return [await _result(future) for future in submitted]
+            return [await or_unavailable(future, "", DUPLICATE) for future in submitted]
         except HTTPException as refused:
             if not submitted:
                 raise  # nothing was accepted
@@ -149,7 +157,7 @@ class ArrowBodies:
             if (records := await self._thread.call(partial(next, pieces, None))) is None:
                 return False
             take_room(records.bad_count)
-            submitted.append(await _result(self._submitter.submit(records)))
+            submitted.append(await or_unavailable(self._submitter.submit(records), "", DUPLICATE))
             return True
 
     @staticmethod
@@ -175,11 +183,3 @@ def _checked(read: Callable[[], _T]) -> _T:
         return read()
     except BadRecord as bad:
         raise problem(400, bad.reason, bad.allowed) from bad
-
-
-async def _result(awaited: Awaitable[_T]) -> _T:
-    """Errors: 503 if the engine takes no more, or the commit has failed."""
-    try:
-        return await awaited
-    except Exception as error:
-        raise unavailable(error, allowed=f"{AGAIN}: what was accepted answers duplicate") from error

@@ -1,9 +1,9 @@
-"""Receives the bodies of requests, each within a time and all within a bound (rules D8, D12).
+"""Receives the bodies of requests, each within a time and all within the budget of the process (rules D8, D12).
 
-At most `_MOST` bytes of bodies are in memory; a body counts from its first part until its request is answered. If there
-is no room for a part, the body with the longest time on its way is given up (408), if this time is more than a second.
-Otherwise the request of the part gets 503. Slow bodies, however many, therefore hold up only each other. When the
-server ends, a body has `_END_WITHIN_S` left, and then gets 503.
+A body counts from its first part until its message is queued, which counts then; one of many messages, until its
+request is answered. If there is no room for a part, the body with the longest time on its way is given up (408), if
+this time is more than a second. Otherwise the request of the part gets 503. Slow bodies, however many, therefore hold
+up only each other. When the server ends, a body has `_END_WITHIN_S` left, and then gets 503.
 
 A body that is passed on in parts counts by the bytes that are still kept. While a part is taken, its time stands still.
 
@@ -22,7 +22,6 @@ from starlette.requests import ClientDisconnect, Request
 
 from tickwheel.delivery.serve.problems import AGAIN, CLOSE, problem
 
-_MOST: Final = 64 << 20
 _OF_A_FAULT: Final = 1 << 10
 _WITHIN_S: Final = 30
 _END_WITHIN_S: Final = 3  # less than requests have in all
@@ -51,10 +50,12 @@ class _Body:
 
 
 class Bodies:
-    """The room for all bodies. Everything runs in the event loop."""
+    """The room for all bodies. Everything runs in the event loop. `take_bytes`: takes so many bytes of the budget, and
+    returns whether there was room; a negative number gives back.
+    """
 
-    def __init__(self) -> None:
-        self._left = _MOST
+    def __init__(self, take_bytes: Callable[[int], bool]) -> None:
+        self._take_bytes = take_bytes
         self._on_their_way: dict[_Body, None] = {}
         self._end_s = math.inf  # of the server, on the clock of the loop
 
@@ -77,9 +78,10 @@ class Bodies:
         body = _Body(self._end_s)
         try:
             await self._received(request, limit, body, more)
-            yield b"".join(body.parts).removeprefix(codecs.BOM_UTF8)
+            body.parts = [b"".join(body.parts)]  # the parts are free now
+            yield body.parts.pop().removeprefix(codecs.BOM_UTF8)
         finally:
-            self._left += body.size
+            self._take_bytes(-body.size)
 
     async def pass_on(self, request: Request, limit: int, take: Take) -> None:
         """Give each part to `take`, in order. Errors: as of `take` and `receive`."""
@@ -88,7 +90,7 @@ class Bodies:
         try:
             await self._received(request, limit, body)
         finally:
-            self._left += body.size
+            self._take_bytes(-body.size)
 
     @contextlib.contextmanager
     def room_for_faults(self, more: str = "") -> Iterator[Callable[[int], None]]:
@@ -106,7 +108,7 @@ class Bodies:
         try:
             yield add
         finally:
-            self._left += faults.size
+            self._take_bytes(-faults.size)
 
     async def _received(self, request: Request, limit: int, body: _Body, more: str = "") -> None:
         try:
@@ -167,10 +169,9 @@ class Bodies:
         self._keep(body, kept)
 
     def _keep(self, body: _Body, size: int) -> None:
-        self._left += body.size - size
-        body.size = size
-        while self._left < 0:
+        while not self._take_bytes(size - body.size):
             self._make_room(body)
+        body.size = size
 
     def _make_room(self, own: _Body) -> None:
         now_s = asyncio.get_running_loop().time()
@@ -181,7 +182,8 @@ class Bodies:
         slowest.is_given_up = True
         if not slowest.deadline.expired():
             slowest.deadline.reschedule(now_s)
-        self._left, slowest.size = self._left + slowest.size, 0
+        self._take_bytes(-slowest.size)
+        slowest.size = 0
 
 
 async def _rest_discarded(request: Request, why: _NotReceived) -> _NotReceived:

@@ -10,6 +10,7 @@ percent-encoded, with slashes or without. Proxies may change a path (`//` become
 takes it from the query. In the query a + is a space, as in forms.
 """
 
+from asyncio import Future
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -53,9 +54,11 @@ from tickwheel.delivery.serve.live import Live
 from tickwheel.delivery.serve.metrics import renderer
 from tickwheel.delivery.serve.problems import (
     AGAIN,
+    DUPLICATE,
     decoded,
     fault,
     json_response,
+    or_unavailable,
     parameters,
     problem,
     refuse_query,
@@ -171,10 +174,12 @@ class _Messages:
                 with self._bodies.room_for_faults(_NONE_OF_MANY) as take_room:
                     return await self._many(body, options, take_room)
         async with self._bodies.receive(request, limit) as body:
-            return await self._one(body, options)
+            queued = await or_unavailable(self._submitter.submit(body, format="object", **options))
+            del body  # its message is queued, and counts there
+        return await self._one(queued, options)
 
-    async def _one(self, body: bytes, options: dict[str, Any]) -> Response:
-        receipt = await self._submit(body, format="object", **options)
+    async def _one(self, queued: "Future[Receipt]", options: dict[str, Any]) -> Response:
+        receipt = await or_unavailable(queued)
         [(_, operation, found)] = receipt.rows()
         if isinstance(found, BadRecord):
             allowed = _ONE if found.reason.startswith(_NOT_JSON) else found.allowed
@@ -194,11 +199,7 @@ class _Messages:
         except BadRecord as bad:
             raise problem(400, bad.reason + _NONE_OF_MANY, bad.allowed) from bad
         take_room(records.bad_count)
-        try:
-            receipt = await self._submitter.ask(records)
-        except Exception as error:
-            raise unavailable(error, f"; {SOME}", f"{AGAIN}: what was accepted answers duplicate") from error
-        return await self._told([receipt])
+        return await self._told([await or_unavailable(self._submitter.ask(records), f"; {SOME}", DUPLICATE)])
 
     async def _told(self, receipts: Sequence[Receipt]) -> Response:
         """For each record, in order, its line and the status that it would have had alone."""
@@ -277,10 +278,7 @@ class _Messages:
         return answer  # type: ignore[return-value]  # it is no record
 
     async def _submit(self, given: object, **options: Any) -> Receipt:
-        try:
-            return await self._submitter.ask(given, **options)
-        except Exception as error:
-            raise unavailable(error) from error
+        return await or_unavailable(self._submitter.ask(given, **options))
 
 
 def _status_of(bad: BadRecord) -> int:

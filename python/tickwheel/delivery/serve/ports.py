@@ -107,7 +107,7 @@ class Ports:
         from tickwheel.delivery.serve.http import app
         from tickwheel.delivery.serve.live import Live
 
-        self._bodies = Bodies()
+        self._bodies = Bodies(running.engine.take_bytes)
         self._live = Live(running, self._access)
         opened = app(running, max_payload, self._bodies, self._live)  # before a client can connect
         self._listening.open()

@@ -1,8 +1,8 @@
 """Parameters and JSON of a request, and the answer to one that can't be served: JSON with `reason` and `allowed`."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -11,8 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 AGAIN: Final = "the same request again, later"
+DUPLICATE: Final = f"{AGAIN}: what was accepted answers duplicate"
 _FOLDERS: Final = re.compile(r"(?<![\w/.])/(?:[^/\s]+/)*(?=[^/\s])")
 CLOSE: Final = {"connection": "close"}
+
+_T = TypeVar("_T")
 
 
 def problem(status: int, reason: str, allowed: str, headers: Mapping[str, str] | None = None) -> HTTPException:
@@ -23,6 +26,14 @@ def problem(status: int, reason: str, allowed: str, headers: Mapping[str, str] |
 def unavailable(error: BaseException, more: str = "", allowed: str = AGAIN) -> HTTPException:
     """503 with the text of the error, and `more`. Of a path only the name is left: a client learns no folders."""
     return problem(503, without_folders(str(error)) + more, allowed)
+
+
+async def or_unavailable(asked: Awaitable[_T], more: str = "", allowed: str = AGAIN) -> _T:
+    """What was asked of the engine. Errors: 503 if it takes nothing, or the commit has failed."""
+    try:
+        return await asked
+    except Exception as error:
+        raise unavailable(error, more, allowed) from error
 
 
 def without_folders(text: str) -> str:

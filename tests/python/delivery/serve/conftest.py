@@ -55,6 +55,18 @@ def ask(
         connection.close()
 
 
+class Room:
+    """A budget of so many bytes, in the place of the engine's."""
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+    def take(self, size: int) -> bool:
+        has_room = size <= max(0, self.left)
+        self.left -= size if has_room else 0
+        return has_room
+
+
 class Served:
     """The ports in this process; deliveries are in `arrived`."""
 

@@ -27,7 +27,7 @@ from tickwheel.delivery.serve.arrow_bodies import MOST_BYTES, MOST_ROWS, SOME
 from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.serve.tokens import Right, Tokens
 
-from .conftest import ARROW, TOKEN, Reply, Served
+from .conftest import ARROW, TOKEN, Reply, Room, Served
 
 pytestmark = pytest.mark.timeout(60)
 FAR_MS = 4_000_000_000_000
@@ -484,8 +484,9 @@ def test_a_row_that_is_small_in_arrow_and_endless_as_json_is_refused_in_bounded_
 
 def test_a_dictionary_counts_as_a_body_until_its_stream_ends__D8(fresh: Served) -> None:
     """Its batches may be of any number and are each small, so only the dictionaries fill the room."""
-    bodies_ = bodies_of(fresh)
-    before = bodies_._left
+    bodies_, room = bodies_of(fresh), Room(1 << 26)
+    before = room.left
+    bodies_._take_bytes = room.take
     seen: list[int] = []
     words_ = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), pa.array(["x" * 900_000]))
     given = stream(far("a", payload=words_), far("b", payload=words_))
@@ -494,13 +495,13 @@ def test_a_dictionary_counts_as_a_body_until_its_stream_ends__D8(fresh: Served) 
         yield given[:-30]
         while state(fresh, "a") == "unknown":
             pass
-        seen.append(before - bodies_._left)
+        seen.append(before - room.left)
         yield given[-30:]
 
     found = words(post(fresh, body()))
     assert found == ["accepted"] * 2
     assert seen[0] > 900_000
-    assert bodies_._left == before
+    assert room.left == before
 
 
 def test_a_stream_with_much_to_do_holds_up_no_other__D12(fresh: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from delivery.serve.conftest import Room
 from tickwheel.delivery.serve import bodies
 from tickwheel.delivery.serve.bodies import Bodies
 
@@ -64,10 +65,13 @@ async def received(room: Bodies, size: int) -> int:
         return refused.status_code
 
 
+def left(room: Bodies) -> int:
+    return room._take_bytes.__self__.left  # type: ignore[attr-defined, no-any-return]  # of its `Room`
+
+
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Coroutine[Any, Any, None]], None]:
-    """Runs a scenario with room for 100 bytes, in which a body is slow at once."""
-    monkeypatch.setattr(bodies, "_MOST", 100)
+    """Runs a scenario in which a body is slow at once."""
     monkeypatch.setattr(bodies, "_SLOW_S", 0)
     return asyncio.run
 
@@ -82,22 +86,22 @@ def test_one_that_is_passed_on_counts_by_what_is_kept_of_it__D8(run: Run) -> Non
         return next(kept)
 
     async def scenario() -> None:
-        room, asked = Bodies(), Asked()
+        room, asked = Bodies(Room(100).take), Asked()
         status = passed_on(room, asked, take)
-        for left in (50, 20, 100):
+        for expected in (50, 20, 100):
             asked.waits.clear()
             asked.parts.put_nowait(b"x" * 20)
             await asked.waits.wait()
-            assert room._left == left
+            assert left(room) == expected
         asked.parts.put_nowait(None)
-        assert (await status, room._left) == (200, 100)
+        assert (await status, left(room)) == (200, 100)
 
     run(scenario())
 
 
 def test_the_one_that_is_on_its_way_for_longest_gives_way_however_its_parts_trickle__D12(run: Run) -> None:
     async def scenario() -> None:
-        room, trickles, later = Bodies(), Asked(), Asked()
+        room, trickles, later = Bodies(Room(100).take), Asked(), Asked()
         first = passed_on(room, trickles)
         trickles.parts.put_nowait(b"x")
         await trickles.waits.wait()
@@ -111,7 +115,7 @@ def test_the_one_that_is_on_its_way_for_longest_gives_way_however_its_parts_tric
         assert await first == 408
         later.parts.put_nowait(None)
         assert await second == 200
-        assert room._left == 100
+        assert left(room) == 100
 
     run(scenario())
 
@@ -119,7 +123,7 @@ def test_the_one_that_is_on_its_way_for_longest_gives_way_however_its_parts_tric
 @pytest.mark.parametrize("is_last", [False, True])
 def test_one_gives_way_whose_next_part_comes_in_that_moment__D12(is_last: bool, run: Run) -> None:
     async def scenario() -> None:
-        room, asked = Bodies(), Asked()
+        room, asked = Bodies(Room(100).take), Asked()
         status = passed_on(room, asked)
         asked.parts.put_nowait(b"x")
         await asyncio.sleep(0.001)
@@ -127,14 +131,14 @@ def test_one_gives_way_whose_next_part_comes_in_that_moment__D12(is_last: bool, 
         asked.parts.put_nowait(None if is_last else b"x")
         assert await received(room, 50) == 200
         assert await status == (200 if is_last else 408)
-        assert room._left == 100
+        assert left(room) == 100
 
     run(scenario())
 
 
 def test_one_is_not_given_up_while_a_part_of_it_is_taken__D12(run: Run) -> None:
     async def scenario() -> None:
-        room, asked, may_end, begins = Bodies(), Asked(), asyncio.Event(), asyncio.Event()
+        room, asked, may_end, begins = Bodies(Room(100).take), Asked(), asyncio.Event(), asyncio.Event()
 
         async def take(_part: bytes) -> int:
             begins.set()
@@ -157,7 +161,7 @@ def test_the_time_of_a_body_stands_still_while_a_part_is_taken__D12(run: Run, mo
     monkeypatch.setattr(bodies, "_WITHIN_S", 0.05)
 
     async def scenario() -> None:
-        room, asked = Bodies(), Asked()
+        room, asked = Bodies(Room(100).take), Asked()
 
         async def take(_part: bytes) -> int:
             await asyncio.sleep(0.1)
@@ -181,7 +185,7 @@ def test_one_whose_part_is_being_taken_at_the_end_of_the_server_has_a_moment_lef
     monkeypatch.setattr(bodies, "_END_WITHIN_S", 0.02)
 
     async def scenario() -> None:
-        room, asked, may_end, begins = Bodies(), Asked(), asyncio.Event(), asyncio.Event()
+        room, asked, may_end, begins = Bodies(Room(100).take), Asked(), asyncio.Event(), asyncio.Event()
 
         async def take(_part: bytes) -> int:
             begins.set()

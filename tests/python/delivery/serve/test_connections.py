@@ -13,8 +13,9 @@ import pytest
 
 from delivery.batches import batch, stream
 from tickwheel.delivery.serve import application, bodies, connections, http_connection
+from tickwheel.delivery.serve.bodies import Bodies
 
-from .conftest import ARROW, Served
+from .conftest import ARROW, Room, Served
 
 pytestmark = pytest.mark.timeout(60)
 MANY = 260
@@ -181,7 +182,7 @@ LARGE = stream(batch(id=["large"], due=[FAR_MS], payload=[b" " * 99_000]))
 def test_bodies_have_a_bound_in_all_and_the_slowest_gives_way__D8_D12(
     begun: bytes, rest: bytes, answer: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(bodies, "_MOST", 200_000)
+    monkeypatch.setattr(bodies, "Bodies", lambda _: Bodies(Room(200_000).take))
     monkeypatch.setattr(bodies, "_SLOW_S", 0)
     monkeypatch.setattr(bodies, "_WITHIN_S", 600)  # only a lack of room ends a body
     served = Served(tmp_path)
@@ -212,7 +213,7 @@ def test_bodies_have_a_bound_in_all_and_the_slowest_gives_way__D8_D12(
 def test_without_room_a_fast_body_is_told_to_come_again__D8_D12(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(bodies, "_MOST", 50_000)
+    monkeypatch.setattr(bodies, "Bodies", lambda _: Bodies(Room(50_000).take))
     served = Served(tmp_path)
     try:
         reply = served.ask("POST", "/messages", {"id": "a", "due": FAR_MS, "payload": "x" * 60_000})
@@ -236,7 +237,7 @@ def test_without_room_a_fast_body_is_told_to_come_again__D8_D12(
 def test_bad_records_take_room_beside_the_body__D8_D12(
     kind: str, made: Callable[[list[str]], bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(bodies, "_MOST", 50_000)
+    monkeypatch.setattr(bodies, "Bodies", lambda _: Bodies(Room(50_000).take))
     served = Served(tmp_path)
     try:
         for _ in range(3):  # the room is given back

@@ -7,7 +7,7 @@
 //!   messages of one.
 
 use super::Window;
-use super::entry::{Bounds, Look, Share};
+use super::entry::{Look, Share};
 use crate::store::Position;
 
 /// How many shares a load looks at: of those that have something new, and of those for which there was no room.
@@ -194,18 +194,18 @@ impl Window {
 
     /// Whether less than four fifths of the bounds are used, if so many bytes are added, and the share has a part left.
     pub(crate) fn has_room_ahead(&self, share: u32, bytes: usize) -> bool {
-        let Bounds { messages, bytes: most, .. } = self.bounds;
+        let (messages, most) = (self.bounds.messages, self.budget.most_in_window());
         self.has_room_within(share, bytes, (messages / 5 * 4, most / 5 * 4))
     }
 
     pub(crate) fn has_room(&self, share: u32, bytes: usize) -> bool {
-        self.has_room_within(share, bytes, (self.bounds.messages, self.bounds.bytes))
+        self.has_room_within(share, bytes, (self.bounds.messages, self.budget.most_in_window()))
     }
 
     /// A share among others may have as much as is free: so there is always room for one more, and what many have is about
     /// equal (the dynamic threshold of Choudhury and Hahne, for queues that share a buffer).
     fn has_room_within(&self, share: u32, bytes: usize, most: (usize, usize)) -> bool {
-        let used = (self.len(), self.queued_bytes + self.bytes + bytes);
+        let used = (self.len(), self.bytes + bytes);
         if self.len() == 0 {
             return true;
         }

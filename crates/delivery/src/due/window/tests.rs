@@ -299,6 +299,21 @@ fn one_lane_does_not_outgrow_its_bytes_when_large_ones_come_before_small_ones__d
 }
 
 #[test]
+fn what_is_being_accepted_leaves_less_room_for_messages_in_memory__d8() {
+    let mut window = opened(Bounds { bytes: 1_000, ..Bounds::default() });
+    window.budget.take(700); // 200 more than its part
+    assert!((1..=8).all(|seq| add(&mut window, row(seq, seq, None, 100)).is_some()));
+    assert!(add(&mut window, row(9, 9, None, 100)).is_none(), "it waits in the store");
+    assert!(!window.budget.take(1), "and nothing more is accepted");
+    window.budget.take(-200);
+    assert!(add(&mut window, row(10, 10, None, 100)).is_none(), "the store has an earlier one");
+    assert_eq!(window.read_ahead(0, &[row(9, 9, None, 100)], LAST, true).len(), 0, "it reads ahead up to four fifths");
+    window.remove(0);
+    window.remove(1);
+    assert_eq!(window.read_ahead(0, &[row(9, 9, None, 100)], LAST, true).len(), 1);
+}
+
+#[test]
 fn memory_does_not_outgrow_its_bytes_when_large_ones_come_before_small_ones__d8() {
     let mut window = opened(Bounds { messages: 100, bytes: 1_000, ..Bounds::default() });
     for lane in 0..10 {

@@ -36,6 +36,9 @@ pub trait Observer: Send + Sync {
 
     /// Receives events of the destination and the clock.
     fn events(&self, events: Vec<Event>);
+
+    /// Large messages have left memory: an allocator that keeps pages may give them back to the system now.
+    fn memory_is_free(&self) {}
 }
 
 /// The shared state of all threads of an engine.

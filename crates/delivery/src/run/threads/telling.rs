@@ -91,6 +91,9 @@ impl Shared {
                 telling.is_woken = false;
                 (telling.events.take(), telling.is_over)
             };
+            if self.engine.queue.budget.was_freed() {
+                self.observer.memory_is_free();
+            }
             if !events.is_empty() {
                 // The panic hook has reported it, and events are only for the log.
                 let _ = catch_unwind(AssertUnwindSafe(|| self.observer.events(events)));

@@ -16,6 +16,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::buf::Chain;
+use bytes::{Buf as _, Bytes};
 use hyper::header::{HeaderName, HeaderValue};
 use memchr::memchr;
 use serde_json::value::RawValue;
@@ -24,8 +26,10 @@ use crate::base::display::{quoted, write_percent};
 use crate::base::error::DeliveryError;
 use crate::base::json::{end_of_string, value_of, write_text};
 use crate::base::times::rfc_3339;
+use crate::message;
 use crate::message::named::NamedBody;
 use crate::sinks::Delivery;
+use crate::sinks::line::LineWriter;
 
 const MOST_BYTES: usize = 64 << 10;
 const MOST_PLACES: usize = 64;
@@ -68,6 +72,21 @@ struct Value<'a> {
     /// The text, or JSON of any other type.
     text: Cow<'a, str>,
     is_json: bool,
+}
+
+/// The bytes of a request: those before the payload, a large payload itself, of which no copy is made, and those after it.
+pub(super) type Content = Chain<Chain<Bytes, Bytes>, Bytes>;
+
+/// A copy of a smaller payload costs less than a third part of a body.
+const LARGE: usize = 16 << 10;
+
+/// The payload that the message in memory has.
+struct Shared(message::Body);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        self.0.payload()
+    }
 }
 
 impl Body {
@@ -153,6 +172,30 @@ fn pieces_of(text: &str) -> Result<Vec<Piece>, String> {
         pieces.push(Piece::Text(rest.to_owned()));
     }
     Ok(pieces)
+}
+
+/// The line of the file sink.
+pub(super) fn envelope(lines: &mut LineWriter, delivery: &Delivery) -> Content {
+    let mut line = Vec::new();
+    if !delivery.body.is_json() || delivery.body.payload().len() < LARGE {
+        lines.write(&mut line, delivery);
+        return content(line, Bytes::new(), Vec::new());
+    }
+    let mut place = 0;
+    lines.write_around(&mut line, delivery, |out| {
+        out.extend_from_slice(b",\"payload\":");
+        place = out.len();
+    });
+    let after = line.split_off(place);
+    content(line, payload(delivery), after)
+}
+
+pub(super) fn payload(delivery: &Delivery) -> Bytes {
+    Bytes::from_owner(Shared(delivery.body.clone()))
+}
+
+pub(super) fn content(before: Vec<u8>, payload: Bytes, after: Vec<u8>) -> Content {
+    Bytes::from(before).chain(payload).chain(Bytes::from(after))
 }
 
 /// The headers beside a payload that is a body alone.

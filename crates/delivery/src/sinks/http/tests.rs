@@ -220,6 +220,23 @@ fn the_request_is_what_the_file_sink_writes__d10() {
 }
 
 #[test]
+fn a_large_payload_goes_out_from_the_message_in_memory_without_a_copy__d8() {
+    let payload = format!("\"{}\"", "x".repeat(1 << 20));
+    let mut sent = delivery(Some("k"), "a", b"");
+    sent.message.body = Body::new(Some("k"), "a", payload.as_bytes(), true);
+    let made = envelope(&mut LineWriter::default(), &sent);
+    assert_eq!(made.first_ref().last_ref().as_ptr(), sent.body.payload().as_ptr());
+    assert_eq!(body::payload(&sent).as_ptr(), sent.body.payload().as_ptr());
+    let receiver = Receiver::new(ok);
+    let mut sink = sink(&receiver.url());
+    let answers = started(&mut sink, vec![sent.clone()]);
+    assert_eq!(answers.recv_timeout(LONG).unwrap().1, Verdict::Delivered);
+    let mut line = Vec::new();
+    LineWriter::default().write(&mut line, &sent);
+    assert!(receiver.posts.lock()[0].body.as_bytes() == line);
+}
+
+#[test]
 fn each_message_has_its_own_address_on_the_same_host__d10_d12() {
     let receiver = Receiver::new(|_, stream| reply(stream, 404, "", b"no /t0ken-of-7/ for you"));
     let mut sink = sink(&format!("http://{}/{{key}}/t0ken-of-7/{{id}}", receiver.address));

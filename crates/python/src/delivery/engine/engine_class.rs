@@ -270,6 +270,11 @@ impl DeliveryEngine {
         })
     }
 
+    /// Takes so many bytes of the budget for a body that is being received; a negative number gives back. Whether there was room.
+    fn take_bytes(&self, py: Python<'_>, size: isize) -> PyResult<bool> {
+        Ok(self.core(py)?.running.engine().take_bytes(size)) // it takes no lock
+    }
+
     /// Messages and bytes in memory.
     fn in_memory(&self, py: Python<'_>) -> PyResult<(usize, usize)> {
         self.ask(py, Engine::in_memory)

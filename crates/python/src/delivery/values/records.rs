@@ -139,11 +139,11 @@ impl Options {
         let reader = Ndjson { source, schema: &schema, now_ns, after: 0, keeps_origin: true };
         let bytes = data.to_vec().into();
         if self.format == "object" {
-            return Ok(Found::asked(vec![self.applied(Entry::Read(reader.read_object(&bytes)))]));
+            return Ok(Found::asked(vec![self.applied(without_record(reader.read_object(&bytes)))]));
         }
         let (mut entries, mut bad) = (Vec::new(), 0);
         for record in reader.read(&Block { bytes, first_line: 1, left_out: 0 }) {
-            entries.push(self.applied(Entry::Read(record)));
+            entries.push(self.applied(without_record(record)));
             bad += usize::from(entries.last().is_some_and(|entry| entry.bad().is_some()));
             if bad > self.most_bad {
                 let (first, origin) = entries.iter().find_map(Entry::bad).expect("there are some");
@@ -155,6 +155,16 @@ impl Options {
         }
         Ok(Found::asked(entries))
     }
+}
+
+/// A message keeps its line alone: the caller gets the answer, so no dead letter shows the record, which may be large.
+fn without_record(mut record: Parsed) -> Entry {
+    if let Parsed::Message(put) = &mut record
+        && let Some(origin) = &mut put.origin
+    {
+        origin.record = None;
+    }
+    Entry::Read(record)
 }
 
 /// What was read together.
