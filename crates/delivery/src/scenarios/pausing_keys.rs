@@ -201,4 +201,6 @@ fn no_more_than_ten_thousand_keys_are_paused__d16() {
     assert!(answers.iter().all(|it| *it == Answer::Paused));
     let asked = vec![pause_key("one more", true), pause_key("7", true), pause_key("7", false), pause_key("new", true)];
     assert_eq!(world.give(asked), [Answer::Refused, Answer::Paused, Answer::Resumed, Answer::Paused]);
+    let asked = vec![pause_key("new", false), pause_key("one more", true)];
+    assert_eq!(world.give(asked), [Answer::Resumed, Answer::Paused]);
 }
