@@ -10,6 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tickwheel.delivery.base.errors import BadRecord
+
 AGAIN: Final = "the same request again, later"
 DUPLICATE: Final = f"{AGAIN}: what was accepted answers duplicate"
 _FOLDERS: Final = re.compile(r"(?<![\w/.])/(?:[^/\s]+/)*(?=[^/\s])")
@@ -29,9 +31,11 @@ def unavailable(error: BaseException, more: str = "", allowed: str = AGAIN) -> H
 
 
 async def or_unavailable(asked: Awaitable[_T], more: str = "", allowed: str = AGAIN) -> _T:
-    """What was asked of the engine. Errors: 503 if it takes nothing, or the commit has failed."""
+    """What was asked of the engine. Errors: `BadRecord`; 503 if it takes nothing, or the commit has failed."""
     try:
         return await asked
+    except BadRecord:
+        raise
     except Exception as error:
         raise unavailable(error, more, allowed) from error
 

@@ -167,7 +167,7 @@ def test_it_is_ready_and_says_how_many_are_down__D6_D23(served: Served) -> None:
 def test_one_that_is_paused_while_it_is_down_is_only_paused__D14_D15_D23(served: Served) -> None:
     """Everywhere: the status, the command, the metrics, the page and the health."""
     settings = served.ask("GET", "/destinations/gone").body
-    url = settings["url"]
+    url = settings["settings"]["url"]
     set_destination(served, "gone", url, paused=True)
     told = msgspec.convert(served.ask("GET", "/status").body["destinations"], Destinations)
     assert (told.count, told.paused, told.down) == (4, 2, 0)
@@ -175,14 +175,14 @@ def test_one_that_is_paused_while_it_is_down_is_only_paused__D14_D15_D23(served:
     assert (gone.state, gone.down_since, gone.down_reason) == ("paused", None, None)
     printed = CliRunner().invoke(tickwheel, ["status", served.url]).output
     assert "destinations:     4, 2 paused\n" in printed
-    assert "paused for" not in printed
+    assert "down for" not in printed
     found = scrape(served)
     assert [found[f"tickwheel_destinations{more}"] for more in ("", "_down", "_paused")] == [4, 0, 2]
     assert (of(found, "down"), of(found, "paused")["gone"]) == ({"well": 0, "gone": 0, "other": 0}, 1)
     assert served.ask("GET", "/readyz")[:2] == (200, {"status": "ok"})
     figures: dict[str, Any] = live.figures(served.running, time.time_ns() // 1_000_000)
     assert (figures["destinations"].down, figures["destinations"].paused) == (0, 2)
-    set_destination(served, "gone", url)
+    set_destination(served, "gone", url, paused=False)
     assert served.ask("GET", "/readyz").body == {"status": "ok", "destinations_down": 1}, "the outage goes on"
 
 
