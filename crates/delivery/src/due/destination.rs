@@ -15,6 +15,7 @@ use super::outage::Outage;
 use super::pace::{Pace, Rate};
 use super::places::{PlaceLimits, Places};
 use super::retry::Retry;
+use super::tallies::Tallies;
 use crate::base::clock::whole_ms;
 use crate::message::named::NamedSettings;
 use tickwheel::Handle;
@@ -179,25 +180,43 @@ pub(super) enum Offer {
 }
 
 /// The destinations, by the number of their share in the window.
-pub(crate) struct Destinations(Vec<Destination>);
+pub(crate) struct Destinations {
+    in_memory: Vec<Destination>,
+    /// Of all named ones that had an answer.
+    pub(crate) tallies: Tallies,
+    /// The one that was looked at last, whether it can leave memory.
+    last_looked_at: u32,
+}
 
 impl Destinations {
     pub(super) fn new(first: Destination) -> Self {
-        Self(vec![first])
+        Self { in_memory: vec![first], tallies: Tallies::default(), last_looked_at: 0 }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Destination> {
-        self.0.iter()
+        self.in_memory.iter()
     }
 
     pub(super) fn shares(&self) -> std::ops::Range<u32> {
-        0..self.0.len() as u32
+        0..self.in_memory.len() as u32
+    }
+
+    /// The destination of this share, which has this number, went down, came up, was paused or goes on.
+    pub(super) fn tally_state(&mut self, share: u32, id: i64) {
+        let Destination { outage, is_paused, .. } = &self.in_memory[share as usize];
+        self.tallies.changes(id, outage.down().filter(|_| !is_paused));
+    }
+
+    /// The next one to look at, whether it can leave memory.
+    pub(super) fn look_at_next(&mut self) -> u32 {
+        self.last_looked_at = (self.last_looked_at + 1) % self.shares().end;
+        self.last_looked_at
     }
 
     /// In the place of one that has left.
     pub(super) fn put(&mut self, share: u32, destination: Destination) {
-        if share as usize == self.0.len() {
-            self.0.push(destination);
+        if share == self.shares().end {
+            self.in_memory.push(destination);
         } else {
             self[share] = destination;
         }
@@ -208,12 +227,12 @@ impl Index<u32> for Destinations {
     type Output = Destination;
 
     fn index(&self, share: u32) -> &Destination {
-        &self.0[share as usize]
+        &self.in_memory[share as usize]
     }
 }
 
 impl IndexMut<u32> for Destinations {
     fn index_mut(&mut self, share: u32) -> &mut Destination {
-        &mut self.0[share as usize]
+        &mut self.in_memory[share as usize]
     }
 }

@@ -48,7 +48,6 @@ use super::outcome_feed::{Ended, OutcomeFeeds};
 use super::retry::Retry;
 use super::strikes::Strikes;
 use super::table::{self, Withdrawn};
-use super::tallies::Tallies;
 use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
@@ -217,14 +216,11 @@ pub(crate) struct Dispatcher {
     pub(crate) is_halted: bool,
     /// Of all sends.
     pub(crate) measures: SendMeasures,
-    pub(crate) tallies: Tallies,
     clocks: Clocks,
     moments: Moments,
     turns: Turns,
     flights: Flights,
     strikes: Strikes,
-    /// Where [`Dispatcher::forget_idle`] is.
-    next_idle: u32,
 }
 
 impl fmt::Debug for Dispatcher {
@@ -260,7 +256,6 @@ impl Dispatcher {
             feeds: Arc::default(),
             is_halted: false,
             measures: SendMeasures { changed_us: Some(clocks.now_us()), ..SendMeasures::default() },
-            tallies: Tallies::default(),
             clocks,
             moments: Moments::default(),
             turns: Turns {
@@ -271,7 +266,6 @@ impl Dispatcher {
             },
             flights: Flights::default(),
             strikes: Strikes::default(),
-            next_idle: 0,
         }
     }
 
@@ -290,7 +284,7 @@ impl Dispatcher {
         self.flights.shares.retain(|_, share| *share == 0); // the others are opened anew, with all places free
         self.events.append(&mut before.events);
         std::mem::swap(&mut self.measures, &mut before.measures);
-        self.tallies.take_over(&mut before.tallies);
+        self.to.tallies.take_over(&mut before.to.tallies);
         self.to[0].take_over(&mut before.to[0]);
     }
 
@@ -458,12 +452,11 @@ impl Dispatcher {
     /// numbers. One that comes back is as new: nothing of it waits before its cursor.
     pub(crate) fn forget_idle(&mut self, most: usize) -> Vec<i64> {
         let mut left = Vec::new();
-        for _ in 0..LOOKED_AT_ONCE.min(self.window.share_places()) {
+        for _ in 0..LOOKED_AT_ONCE.min(self.to.shares().end) {
             if self.window.named_shares() <= most {
                 break;
             }
-            self.next_idle = (self.next_idle + 1) % self.window.share_places();
-            let share = self.next_idle;
+            let share = self.to.look_at_next();
             if self.window.is_idle(share) && self.to[share].is_idle(self.clocks.now_us()) {
                 left.push(self.window.close_share(share));
                 self.to.put(share, self.to[0].like(0));
@@ -481,7 +474,7 @@ impl Dispatcher {
 
     /// The destination was removed, and has no message any more.
     pub(crate) fn forget_destination(&mut self, id: i64) {
-        self.tallies.forget(id);
+        self.to.tallies.forget(id);
         let Some(share) = self.window.share_numbered(id) else { return };
         let Destination { queues, doubts, outage, wanted, to_wake, .. } = &mut self.to[share];
         for alarm in doubts.take_alarms() {

@@ -293,8 +293,7 @@ impl Dispatcher {
 
     /// A named destination that is paused does not count as down: each has one state.
     pub(super) fn tally_state(&mut self, share: u32) {
-        let Destination { outage, is_paused, .. } = &self.to[share];
-        self.tallies.changes(self.window.share(share).id, outage.down().filter(|_| !is_paused));
+        self.to.tally_state(share, self.window.share(share).id);
     }
 
     /// Tries keys that failed together at once, one time. The destinations take turns.

@@ -156,7 +156,7 @@ impl Dispatcher {
     fn tally_of(&mut self, slot: Slot) -> Option<&mut Tally> {
         let entry = self.window.entry(slot);
         let name = entry.body.as_ref()?.destination()?;
-        Some(self.tallies.of(self.window.share(entry.share).id, name))
+        Some(self.to.tallies.of(self.window.share(entry.share).id, name))
     }
 
     /// The message was not tried. It goes out again at once, and no attempt is counted.

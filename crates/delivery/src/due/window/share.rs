@@ -56,11 +56,6 @@ impl Window {
         self.share_numbers.len() - 1
     }
 
-    /// The number after all shares. Some before it may not be in use.
-    pub(crate) fn share_places(&self) -> u32 {
-        self.shares.len() as u32
-    }
-
     /// Whether the share is of a named destination in memory, has no message there, and the loader looks for none.
     pub(crate) fn is_idle(&self, share: u32) -> bool {
         let it = self.share(share);

@@ -37,7 +37,7 @@ pub struct DestinationMeasures {
 impl Engine {
     /// The number of named destinations that are down.
     pub fn destinations_down(&self) -> usize {
-        self.lock_dispatcher().tallies.down().len()
+        self.lock_dispatcher().to.tallies.down().len()
     }
 
     /// The destinations with these names, as far as there are any. Without names: `limit` of them. Those that are down come
@@ -52,12 +52,12 @@ impl Engine {
     ) -> Result<(DestinationCounts, Vec<DestinationSeen>), DeliveryError> {
         let now_ms = self.wall_ms();
         let near = self.near_by_share(now_ms);
-        let down: Vec<i64> = self.lock_dispatcher().tallies.down().iter().copied().take(limit).collect();
+        let down: Vec<i64> = self.lock_dispatcher().to.tallies.down().iter().copied().take(limit).collect();
         let (counts, found) = self.snapshot()?.destinations_beside(names, down, limit, now_ms, &near)?;
         let dispatcher = self.lock_dispatcher();
-        let answers = |share| Some(self.answers_of(dispatcher.tallies.get(share)));
+        let answers = |share| Some(self.answers_of(dispatcher.to.tallies.get(share)));
         let seen = found.into_iter().map(|(share, seen)| DestinationSeen { answers: answers(share), ..seen }).collect();
-        Ok((DestinationCounts { down: Some(dispatcher.tallies.down().len() as u64), ..counts }, seen))
+        Ok((DestinationCounts { down: Some(dispatcher.to.tallies.down().len() as u64), ..counts }, seen))
     }
 
     /// The number of destinations, and the first `most` that were sent to since the store was opened. The sums of all others
@@ -76,7 +76,7 @@ impl Engine {
         let (tallies, rest, down) = {
             let dispatcher = self.lock_dispatcher();
 
-            let all = dispatcher.tallies.all().enumerate();
+            let all = dispatcher.to.tallies.all().enumerate();
             let (told, others): (Vec<_>, Vec<_>) = all.partition(|(place, it)| *place < most && &*it.name != OTHER);
             let sum = |of: fn(&Tally) -> u64| others.iter().map(|(_, it)| of(it)).sum();
             let rest = DestinationMeasures {
@@ -88,7 +88,7 @@ impl Engine {
                 ..DestinationMeasures::default()
             };
             let told: Vec<Tally> = told.into_iter().map(|(_, it)| it.clone()).collect();
-            (told, rest, dispatcher.tallies.down().len() as u64)
+            (told, rest, dispatcher.to.tallies.down().len() as u64)
         };
         let mut found = Vec::with_capacity(tallies.len() + 1);
         for it in tallies {
