@@ -49,6 +49,11 @@ impl Budget {
         self.accepting.load(Ordering::Relaxed) >= self.most_beside(&self.window)
     }
 
+    /// How many bytes the messages in memory may have, whatever is being accepted.
+    pub(crate) fn part(&self) -> usize {
+        self.part
+    }
+
     /// How many bytes the messages in memory may have.
     pub(crate) fn most_in_window(&self) -> usize {
         self.most_beside(&self.accepting)

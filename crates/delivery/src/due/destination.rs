@@ -93,7 +93,7 @@ impl Destination {
         let young = concurrency.map_or(young, |most| most.min(young));
         self.places.set_limits(PlaceLimits { young, spare, ..usual.places });
         if self.named.as_ref().is_none_or(|before| before.rate != *rate) {
-            self.pace = Pace::new(rate.as_deref().and_then(|rate| Rate::parse(rate).ok()), now_us);
+            self.pace.set(rate.as_deref().and_then(|rate| Rate::parse(rate).ok()), now_us);
         }
         self.retry = usual.retry.clone();
         if let Some(waits_s) = waits_s {
@@ -119,6 +119,7 @@ impl Destination {
             && self.places.are_free()
             && self.pace.is_rested(now_us)
             && !self.outage.is_down()
+            && self.failing.as_ref().is_none_or(|it| it.is_noted)
             && !self.doubts.any(|_, doubt| doubt.waits() || doubt.parked.is_some())
     }
 

@@ -102,6 +102,16 @@ impl Pace {
         Self { bucket: rate.map(full), is_waiting: false }
     }
 
+    /// Changes the rate. The bucket is as full as before, so that changes bring no bursts. Without a rate before, it is full.
+    pub(crate) fn set(&mut self, rate: Option<Rate>, now_us: u64) {
+        let before = self.bucket.take();
+        *self = Self::new(rate, now_us);
+        if let Some((bucket, mut before)) = self.bucket.as_mut().zip(before) {
+            before.fill(now_us);
+            bucket.parts = bucket.parts * before.parts / before.most();
+        }
+    }
+
     /// Whether sending does not wait for an alarm.
     pub(crate) fn may_send(&self) -> bool {
         !self.is_waiting
@@ -118,7 +128,7 @@ impl Pace {
     pub(crate) fn is_rested(&mut self, now_us: u64) -> bool {
         let is_full = self.bucket.as_mut().is_none_or(|bucket| {
             bucket.fill(now_us);
-            bucket.parts == bucket.rate.burst() * u128::from(bucket.rate.per_us)
+            bucket.parts == bucket.most()
         });
         is_full && !self.is_waiting
     }
@@ -143,9 +153,14 @@ impl Pace {
 }
 
 impl Bucket {
+    /// The parts of a full one.
+    fn most(&self) -> u128 {
+        self.rate.burst() * u128::from(self.rate.per_us)
+    }
+
     fn fill(&mut self, now_us: u64) {
         let came = u128::from(now_us.saturating_sub(self.at_us)) * u128::from(self.rate.messages);
-        self.parts = (self.parts + came).min(self.rate.burst() * u128::from(self.rate.per_us));
+        self.parts = (self.parts + came).min(self.most());
         self.at_us = self.at_us.max(now_us);
     }
 
@@ -189,6 +204,20 @@ mod tests {
     #[test]
     fn the_example_of_the_module_holds__d18() {
         assert_eq!(sent_us(per_second(50), true, 60_000), [0, 0, 0, 0, 0, 20_000, 40_000, 60_000]);
+    }
+
+    #[test]
+    fn changes_of_the_rate_bring_no_burst__d18() {
+        let hourly = |messages| Some(Rate { messages, per_us: 3_600_000_000 });
+        let mut pace = Pace::new(hourly(100), 0);
+        pace.spend(1);
+        for messages in [101, 100, 1, 100] {
+            pace.set(hourly(messages), 0);
+            assert_eq!(pace.tokens(0), 0, "{messages}");
+        }
+        assert_eq!(pace.tokens(36_000_000), 1);
+        pace.set(Some(per_second(1_000)), 36_000_000);
+        assert_eq!(pace.tokens(36_000_000), 100, "it was full");
     }
 
     #[test]

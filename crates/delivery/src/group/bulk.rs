@@ -132,6 +132,7 @@ impl Group<'_> {
             action.at = (*n, 0);
             let answer = self.requeue_letter(*seq, Some(&action.filter))?;
             action.changed += u64::from(answer == Some(Answer::Requeued));
+            action.too_late += u64::from(answer.is_some_and(|it| it != Answer::Requeued));
         }
         Ok(letters.len() == CHANGE)
     }

@@ -182,7 +182,7 @@ impl Group<'_> {
             it.takes_due(message.due_ms) && it.takes_key(message.key()) && it.takes_destination(destination)
         };
         let Some(known) = self.store.find(message.key(), message.id())?.filter(|known| known.seq == seq) else {
-            return Ok(None);
+            return Ok(filter.filter(|it| takes(it)).map(|_| Answer::Duplicate)); // a later message has its name
         };
         if !(known.outcome.is_some_and(Outcome::is_dead) && filter.is_none_or(takes)) {
             return Ok(None);

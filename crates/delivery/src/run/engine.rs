@@ -444,7 +444,7 @@ impl Engine {
             return Ok(());
         }
         let text =
-            "the store has named destinations, which are webhooks: deliver with a webhook, or with none beside them";
+            "the store has named destinations: deliver with a webhook or with handlers, or with none beside them";
         Err(DeliveryError::Usage(text.to_owned()))
     }
 

@@ -106,3 +106,13 @@ fn dead_letters_of_one_are_listed_and_requeued__d14_d16_d23() {
     assert_eq!(world.engine.summary().requeued, 2);
     assert_eq!(world.pass_ms(1_000, |_| Verdict::Delivered).len(), 2);
 }
+
+#[test]
+fn a_letter_whose_name_another_message_has_is_counted__d16_d23() {
+    let world = two(Settings { retry: Retry { max_attempts: 1, ..Retry::default() }, ..Settings::default() });
+    world.pass_ms(6_000, |_| Verdict::Refused("no".to_owned()));
+    world.give(vec![message("b", Some("k"), "a near 0", START_MS + DAY_MS), act("z", ActionKind::Requeue, "a")]);
+    (0..3).for_each(|_| world.write());
+    let action = Snapshot::open(&world.store()).unwrap().actions(Some("z")).unwrap().remove(0);
+    assert_eq!((action.changed, action.too_late), (2, 1));
+}

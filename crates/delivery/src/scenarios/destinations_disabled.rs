@@ -7,6 +7,7 @@ use crate::due::retry::Retry;
 use crate::group::items::{Answer, Item};
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, TakesNamed, Verdict};
+use crate::store::Limits;
 use crate::store::look::destinations::DestinationSeen;
 
 /// 0.02 of a day.
@@ -107,6 +108,20 @@ fn the_time_counts_over_restarts_and_is_written_once_an_outage__d23() {
     assert!(!is_paused(&world, "gone"));
     world.pass_ms(5 * MINUTE, fails);
     assert!(is_paused(&world, "gone"));
+}
+
+/// Else one of very many that gets few messages would never be paused.
+#[test]
+fn one_without_messages_does_not_forget_that_it_fails__d23() {
+    let limits = Limits { idle_shares: 0, ..Limits::default() };
+    let retry = Retry { max_attempts: 1, ..Retry::default() };
+    let world = world(Settings { retry, limits, ..Settings::default() }, &["gone"]);
+    world.give(vec![set("gone", AFTER)]);
+    for round in 0..4 {
+        world.give(vec![message("gone", None, &format!("{round}"), world.wall_ms())]);
+        world.pass_ms(MINUTE / 2, fails);
+    }
+    assert!(noted(&world, "gone").is_some());
 }
 
 #[test]

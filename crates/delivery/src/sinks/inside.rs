@@ -36,7 +36,7 @@ impl Allowed {
         if !is_inside(address) || self.0.iter().any(|network| network.contains(&address)) {
             return Ok(());
         }
-        let text = format!("{address} is an address inside, which no destination may have unless it is allowed");
+        let text = format!("{address} is an address inside, which no destination may have without --allow-address");
         Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
     }
 

@@ -15,7 +15,7 @@ const DAY_MS: f64 = 86_400_000.0;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failing {
     pub(super) since_ms: i64,
-    pub(super) is_noted: bool,
+    pub(in crate::due) is_noted: bool,
 }
 
 /// What the store is told of a destination.

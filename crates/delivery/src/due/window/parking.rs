@@ -28,7 +28,7 @@ pub(crate) struct Parked {
 impl Window {
     /// Whether more than half of the memory is used.
     pub(crate) fn is_half_full(&self) -> bool {
-        self.len() > self.bounds.messages / 2 || self.bytes > self.bounds.bytes / 2
+        self.len() > self.bounds.messages / 2 || self.bytes > self.budget.most_in_window() / 2
     }
 
     /// Marks a message that waits until its `next_ms`.

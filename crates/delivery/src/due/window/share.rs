@@ -189,17 +189,18 @@ impl Window {
 
     /// Whether less than four fifths of the bounds are used, if so many bytes are added, and the share has a part left.
     pub(crate) fn has_room_ahead(&self, share: u32, bytes: usize) -> bool {
-        let (messages, most) = (self.bounds.messages, self.budget.most_in_window());
-        self.has_room_within(share, bytes, (messages / 5 * 4, most / 5 * 4))
+        self.has_room_within(share, bytes, |most| most / 5 * 4)
     }
 
     pub(crate) fn has_room(&self, share: u32, bytes: usize) -> bool {
-        self.has_room_within(share, bytes, (self.bounds.messages, self.budget.most_in_window()))
+        self.has_room_within(share, bytes, |most| most)
     }
 
     /// A share among others may have as much as is free: so there is always room for one more, and what many have is about
-    /// equal (the dynamic threshold of Choudhury and Hahne, for queues that share a buffer).
-    fn has_room_within(&self, share: u32, bytes: usize, most: (usize, usize)) -> bool {
+    /// equal (the dynamic threshold of Choudhury and Hahne, for queues that share a buffer). Of the bytes, they share what no
+    /// accepting takes away: else one that stands still would keep the others out while much is being accepted.
+    fn has_room_within(&self, share: u32, bytes: usize, of: impl Fn(usize) -> usize) -> bool {
+        let most = (of(self.bounds.messages), of(self.budget.most_in_window()));
         let used = (self.len(), self.bytes + bytes);
         if self.len() == 0 {
             return true;
@@ -208,7 +209,8 @@ impl Window {
             return false;
         }
         let it = self.share(share);
-        let is_within = it.messages < most.0 - used.0 && it.bytes + bytes <= most.1 - used.1;
+        let is_within =
+            it.messages < most.0 - used.0 && it.bytes + bytes <= of(self.budget.part()).saturating_sub(used.1);
         self.share_numbers.len() == 1 || it.messages == 0 || is_within
     }
 
