@@ -67,10 +67,10 @@ def delivered(folder: Path) -> list[str]:
     return [json.loads(line)["id"] for line in out.read_text().splitlines()] if out.exists() else []
 
 
-# Ctrl-C reaches all processes of a terminal, also a `chmod` that Hadoop has just begun, or the process that is about to become
-# it. Spark logs its end.
+# Ctrl-C reaches all processes of a terminal, also a `chmod` that Hadoop has just begun, or the process that is about to
+# become it. Spark logs its end.
 ENDED_COMMAND = re.compile(
-    r"^(ExitCodeException exitCode=130:|(java\.|Caused by: java\.).*Failed to exec spawn helper: pid: \d+, signal: 2) *\n"
+    r"^(ExitCodeException exitCode=130:|(Caused by: )?java\..*Failed to exec spawn helper: pid: \d+, signal: 2) *\n"
     r"(\s+(at|\.\.\.) .*\n)+",
     re.MULTILINE,
 )
