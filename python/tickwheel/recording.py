@@ -20,7 +20,6 @@ lost events at the end (`tickwheel.ended`).
 """
 
 import atexit
-import errno
 import json
 import os
 import threading
@@ -28,7 +27,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import pyarrow as pa
@@ -38,6 +36,7 @@ import pyarrow.parquet as pq
 from tickwheel import TickwheelError, Timer
 from tickwheel._event import Event
 from tickwheel._native import DeliveryEngine, Replay
+from tickwheel._part_file import PartFile
 
 if TYPE_CHECKING:
     from tickwheel._native import ReplayCounts
@@ -91,10 +90,10 @@ class Recording:
     """Records what `timer` does in the Parquet file `path`, from now until `close`; used in a `with` block.
 
     Begin before the first add: a cancel of a task that was added before is recorded, but without its add. Until `close`
-    the file is a new one beside `path`, with `.part` at its end; a crash leaves it. A million events may wait to be
-    written; further ones are counted in `lost`. Errors: `ValueError` if the timer is being recorded already, `OSError`
-    if the file can't be made, or would replace a device or a pipe. An error while writing ends the recording, not the
-    timer, and `close` raises it.
+    the file is `path` with `.part` appended; a part file that a crash left is overwritten. A million events may wait to
+    be written; further ones are counted in `lost`. Errors: `ValueError` if the timer or the path is being recorded
+    already, `OSError` if the file can't be made. An error while writing ends the recording, not the timer, and `close`
+    raises it.
 
     >>> from tempfile import TemporaryDirectory
     >>> from tickwheel import SystemTimer
@@ -118,16 +117,16 @@ class Recording:
         self._process, self._is_closed, self._is_over = os.getpid(), False, False
         if not timer._record(_KEPT):
             raise ValueError(f"timer {timer.name!r} is being recorded already: close that recording first")
-        self._path, self._part = Path(path), Path()
+        part: PartFile | None = None
         try:
-            self._part = _part_of(self._path)
+            self._part = part = PartFile(Path(path))
             begun = {"version": _VERSION, "timer": timer.name, "at_us": timer.now_us(), "wall_ms": _wall_ms()}
-            self._writer = pq.ParquetWriter(self._part, SCHEMA.with_metadata({_BEGUN: json.dumps(begun)}))
+            self._writer = pq.ParquetWriter(part.path, SCHEMA.with_metadata({_BEGUN: json.dumps(begun)}))
             self._thread = threading.Thread(target=self._run, name=f"recording-{timer.name}", daemon=True)
             self._thread.start()
         except BaseException:
-            if self._part != Path():
-                self._part.unlink(missing_ok=True)
+            if part is not None:
+                part.discard()
             timer._stop_recording()
             raise
 
@@ -136,6 +135,7 @@ class Recording:
 
         Interrupted by Ctrl-C, it stops waiting. The file is finished all the same, at the latest when the interpreter
         exits, and a further `close` waits for that. Errors: `OSError` or pyarrow's if the file could not be written.
+        Then the `.part` file has what was written, and no reader can open it.
         """
         if self._process != os.getpid():  # in a forked child: the recording is the parent's, and the lock may be locked
             return
@@ -171,9 +171,9 @@ class Recording:
                 self._write_until_the_end()
                 ended = {"ended_us": self._timer.now_us(), "lost": self.lost}
                 self._writer.add_key_value_metadata({_ENDED: json.dumps(ended)})
-            self._part.replace(self._path)
+            self._part.place()
         except Exception as error:
-            self._part.unlink(missing_ok=True)
+            self._part.release()
             self._error = error
             if not self._is_over:
                 self._timer._stop_recording()
@@ -206,17 +206,6 @@ class Recording:
     def _write(self, group: list[pa.RecordBatch]) -> None:
         self._writer.write_table(pa.Table.from_batches(group, self._writer.schema))
         group.clear()
-
-
-def _part_of(path: Path) -> Path:
-    """A new file beside this path. Errors: `OSError`, also if it can't take the path's place later."""
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if path.exists() and not path.is_file():
-        raise FileExistsError(errno.EEXIST, "it is a device or a pipe, not a file: name a file", str(path))
-    made, name = mkstemp(".part", f"{path.name}.", path.parent)
-    os.close(made)
-    return Path(name)
 
 
 def about(path: str | os.PathLike[str]) -> About:

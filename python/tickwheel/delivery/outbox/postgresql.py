@@ -7,6 +7,7 @@
 - Reading and deleting are transactions of their own. No transaction is open while the engine commits.
 """
 
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -71,6 +72,7 @@ _BATCH: Final = """
 """Reads the first rows, up to a number of rows and of bytes. A record that is too long is left out."""
 _PASSED: Final = sql.SQL("n <> ALL(%s::bigint[])")
 _THESE: Final = sql.SQL("n = ANY(%s::bigint[])")
+_LIMIT: Final = "SELECT set_config('statement_timeout', %s::text, true)"
 _DELETE: Final = "DELETE FROM {table} WHERE {which} RETURNING n"
 _UNLOCKED: Final = "n IN (SELECT n FROM {table} WHERE n = ANY(%s::bigint[]) FOR UPDATE SKIP LOCKED)"
 _NO_INTEGER: Final = """
@@ -95,6 +97,7 @@ class PostgresqlSource(Source):
         fields = {"max_record": 2 * max_payload, "rows": BATCH_ROWS, "bytes": BATCH_BYTES}
         literals = {name: sql.Literal(value) for name, value in fields.items()}
         self._batch = sql.SQL(_BATCH).format(table=self._table, which=_PASSED, **literals)
+        self._one = sql.SQL(_BATCH).format(table=self._table, which=_THESE, **literals)
         self._delete = sql.SQL(_DELETE).format(table=self._table, which=_THESE)
 
     def open(self) -> bool:
@@ -129,14 +132,21 @@ class PostgresqlSource(Source):
         """One statement."""
         for _ in self._opened.notifies(timeout=0):
             pass  # the rows are read now; psycopg would keep the notices for the next `wait`, without a bound
-        return [
-            Row(n, ms or 0, record.encode() if isinstance(record, str) else record, size)
-            for n, ms, record, size in self._opened.execute(self._batch, ([*passed],))
-        ]
+        return self._rows(self._batch, passed)
 
-    def delete(self, numbers: Sequence[int]) -> Sequence[int]:
-        """One statement. A locked row is left out, if the user has the right to lock rows, which is that to update."""
-        return [n for (n,) in self._opened.execute(self._delete, ([*numbers],))]
+    def fetch(self, n: int) -> Row | None:
+        """One statement."""
+        return next(iter(self._rows(self._one, [n])), None)
+
+    def delete(self, numbers: Sequence[int], within_s: float) -> Sequence[int]:
+        """One transaction. A locked row is left out, if the user has the right to lock rows, which is that to update.
+        What a deferred trigger does has the time limit too.
+        """
+        with self._opened.transaction():
+            self._opened.execute(_LIMIT, (math.ceil(within_s * 1_000),))
+            deleted = [n for (n,) in self._opened.execute(self._delete, ([*numbers],))]
+            self._opened.execute("SET CONSTRAINTS ALL IMMEDIATE")  # no `statement_timeout` ends them at the commit
+        return deleted
 
     def wait(self, stopping: Event, at_most_s: float) -> None:
         """Wait until something was notified."""
@@ -159,6 +169,12 @@ class PostgresqlSource(Source):
         """Close the descriptor: the connection, which has the lock, is the parent's."""
         if self._connection is not None and not self._connection.closed:
             os.close(self._connection.fileno())
+
+    def _rows(self, select: sql.Composed, numbers: Sequence[int]) -> Sequence[Row]:
+        return [
+            Row(n, ms or 0, record.encode() if isinstance(record, str) else record, size)
+            for n, ms, record, size in self._opened.execute(select, ([*numbers],))
+        ]
 
     @property
     def _opened(self) -> psycopg.Connection:

@@ -7,8 +7,13 @@ key and id (D5). If a database is down, only its outbox waits. The reader tries 
 that the database is down, and once that it is up again (as D6).
 
 A row that can't be deleted is the trouble of that row alone. If a delete fails and the database answers, it is halved
-until the rows are found that stay: a foreign key or a trigger keeps them, or another session has locked them. The
-reader remembers them, passes over them, and tries them again each second. Memory: one batch, and the numbers of one
+until the rows are found that stay: a foreign key or a trigger keeps them, another session has locked them, or it takes
+too long. The reader remembers them, passes over them, and tries them again one by one, some each second.
+
+    4,096 rows: not within 1 s -> 2,048: 0.5 s -> 1,024: 0.25 s -> 512: 0.13 s -> 256 to 2: 0.1 s each -> 1 row: 1 s
+
+So a row that takes for ever is found within 4 s. A search that has found one ends after a second. The rows that it has
+not come to are read again, together with new ones, and the search goes on. Memory: one batch, and the numbers of one
 batch and of `_MOST_KEPT` rows.
 """
 
@@ -33,7 +38,11 @@ _LONGEST_WAIT_S: Final = 30.0
 _STOP_WITHIN_S: Final = 5.0
 _LOOK_FOR_LOCK_EVERY_S: Final = 1.0
 _TRY_KEPT_EVERY_S: Final = 1.0
+_TRY_KEPT_WITHIN_S: Final = 0.25  # then no further row is tried
 _TRY_KEPT_TIMES: Final = 10  # of the time that this takes, at least, before it is tried again
+_DELETE_WITHIN_S: Final = 1.0  # a batch, or one row
+_DELETE_PART_WITHIN_S: Final = 0.1  # a part, at least
+_SEARCH_WITHIN_S: Final = 1.0  # if it has found a row
 _MOST_KEPT: Final = 1_000
 _TELL_KEPT_EVERY_S: Final = 60.0
 _LONG_S: Final = 3_600.0
@@ -48,9 +57,10 @@ class OutboxReader(threading.Thread):
         self._source = source
         self._submit = submit
         self._lines = NdjsonLines("", Columns(), source.max_payload)
-        self._kept: dict[
-            int, int
-        ] = {}  # by number: the hash of a row that is on disk in the store, and not deleted yet
+        # By number: the hash of a row that is on disk in the store. A row counts as known only if all its values are
+        # equal, because in a restored database another row may have the number.
+        self._accepted: dict[int, int] = {}  # of the last batch, and not deleted yet
+        self._kept: dict[int, int] = {}  # those that can't be deleted; the one that was tried last is the last
         self._try_kept_s = 0.0
         self._tell_kept_s = 0.0
         self._stopping = Event()
@@ -114,31 +124,37 @@ class OutboxReader(threading.Thread):
             self._stopping.wait(_LOOK_FOR_LOCK_EVERY_S)
             return
         self._note_waiting(is_waiting=False)
-        began_s = time.monotonic()
-        tries_kept = bool(self._kept) and began_s >= self._try_kept_s
-        rows = self._source.read(() if tries_kept else [*self._kept])
+        if self._kept and time.monotonic() >= self._try_kept_s:
+            self._try_kept()
+        if len(self._kept) > _MOST_KEPT:
+            raise OSError(f"the database deletes none of {len(self._kept):,} rows that were read")
+        rows = self._source.read([*self._kept])
         self._is_idle = False
-        if tries_kept:
-            self._forget_gone(rows)
-        # A row counts as known only if all its values are equal: in a restored database another may have the number.
-        new = [row for row in rows if self._kept.get(row.n) != hash(row)]
+        new = [row for row in rows if self._accepted.get(row.n) != hash(row)]
         self.oldest_ms = new[0].written_ms if new else None
         if rows:
             if not new or self._accept(new):
+                self._accepted = {row.n: hash(row) for row in rows}
                 self._delete_accepted(rows)
             self._note_up()
         else:
             self._note_up()
             self._is_idle = True
             self._source.wait(self._stopping, _TRY_KEPT_EVERY_S if self._kept else _LONG_S)
-        if tries_kept:
-            now_s = time.monotonic()
-            self._try_kept_s = now_s + max(_TRY_KEPT_EVERY_S, _TRY_KEPT_TIMES * (now_s - began_s))
 
-    def _forget_gone(self, rows: Sequence[Row]) -> None:
-        """Forget rows that are there no more. `rows`: the first of all rows."""
-        there = {row.n for row in rows}
-        self._kept = {n: mark for n, mark in self._kept.items() if n in there or (rows and n > rows[-1].n)}
+    def _try_kept(self) -> None:
+        """Try to delete rows that could not be deleted, those first that were tried longest ago."""
+        began_s = time.monotonic()
+        for n, mark in [*self._kept.items()]:
+            if self._stopping.is_set() or time.monotonic() > began_s + _TRY_KEPT_WITHIN_S:
+                break
+            row = self._source.fetch(n)
+            if row is None or hash(row) != mark:
+                del self._kept[n]
+            else:
+                self._delete_accepted([row])
+        now_s = time.monotonic()
+        self._try_kept_s = now_s + max(_TRY_KEPT_EVERY_S, _TRY_KEPT_TIMES * (now_s - began_s))
 
     def _accept(self, rows: Sequence[Row]) -> bool:
         """Submit the rows, and return whether they are on disk."""
@@ -149,32 +165,34 @@ class OutboxReader(threading.Thread):
             return False
         except (DeliveryFailed, RuntimeError) as error:
             raise _EngineEnded from error
-        self._kept.update((row.n, hash(row)) for row in rows)
         return True
 
     def _delete_accepted(self, rows: Sequence[Row]) -> None:
-        """Delete rows that are accepted, as far as that is possible. Errors: of the source, if no row can be deleted;
-        `OSError` if too many stay.
+        """Delete rows that are accepted, as far as that is possible in time. Errors: of the source, if no row can be
+        deleted.
         """
-        parts = [rows]  # the next one last
-        while parts:
-            part = parts.pop()
+        began_s, has_found_any = time.monotonic(), False
+        parts = [(rows, _DELETE_WITHIN_S)]  # the next one last
+        while parts and not (has_found_any and time.monotonic() > began_s + _SEARCH_WITHIN_S):
+            part, within_s = parts.pop()
             try:
-                deleted, why = self._source.delete([row.n for row in part]), _LOCKED
+                limit_s = within_s if len(part) > 1 else _DELETE_WITHIN_S
+                deleted, why = frozenset(self._source.delete([row.n for row in part], limit_s)), _LOCKED
             except Exception as error:
-                self._source.delete([])
+                self._source.delete([], _DELETE_WITHIN_S)
                 if len(part) > 1:
-                    half = len(part) // 2
-                    parts += [part[half:], part[:half]]
+                    half, within_s = len(part) // 2, max(within_s / 2, _DELETE_PART_WITHIN_S)
+                    parts += [(part[half:], within_s), (part[:half], within_s)]
                     continue
-                deleted, why = (), _text_of(error)
+                deleted, why = frozenset(), _text_of(error)
+                has_found_any = True
             self.rows += len(deleted)
-            for n in deleted:
-                self._kept.pop(n, None)
-            if stays := [row for row in part if row.n in self._kept]:
-                self._tell_kept(stays[0], why)
-        if len(self._kept) > _MOST_KEPT:
-            raise OSError(f"the database deletes none of {len(self._kept):,} rows that were read")
+            for row in part:
+                self._accepted.pop(row.n, None)
+                self._kept.pop(row.n, None)
+                if row.n not in deleted:
+                    self._kept[row.n] = hash(row)
+                    self._tell_kept(row, why)
 
     def _tell_kept(self, row: Row, reason: str) -> None:
         now_s = time.monotonic()

@@ -51,10 +51,15 @@ class Source(ABC):
         """The first rows, at most `BATCH_ROWS` and `BATCH_BYTES`, without those with the numbers in `passed`."""
 
     @abstractmethod
-    def delete(self, numbers: Sequence[int]) -> Sequence[int]:
+    def fetch(self, n: int) -> Row | None:
+        """The row of this number, if it is there."""
+
+    @abstractmethod
+    def delete(self, numbers: Sequence[int], within_s: float) -> Sequence[int]:
         """Delete rows and commit. Returns the numbers of the rows that are gone. A locked row is not waited for long.
 
-        After an error some may be gone. A call without numbers is a probe: it fails if no row can be deleted.
+        It fails if it takes longer than `within_s`. After an error some may be gone. A call without numbers is a probe:
+        it fails if no row can be deleted.
         """
 
     @abstractmethod

@@ -94,6 +94,10 @@ _COLUMNS_THERE = """
     SELECT attname FROM pg_attribute
     WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
 """
+_DEFERS = """
+    SELECT EXISTS (SELECT FROM pg_trigger WHERE tgdeferrable AND tgrelid IN (
+        SELECT relid FROM pg_partition_tree(to_regclass(%(table)s)) UNION ALL SELECT to_regclass(%(table)s)))
+"""
 _OTHERS_END = """
     SELECT pg_terminate_backend(pid) FROM pg_locks
     WHERE locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = %s
@@ -146,6 +150,10 @@ class PostgresqlSink(TableSink):
         self._lock = _lock_of(settings.store_id, names)
         self._connection: psycopg.Connection | None = None
         self._limits = (0, 0)  # as `_limit` set them for the connection
+        self._defers: bool | None = None
+        """Whether the table has a constraint that may be checked at the commit, which no `statement_timeout` ends. Each
+        connection looks it up, once the table is made.
+        """
         self._patience = Patience(_TOGETHER_SHARE * self._own_s)
         try:
             connection = self._open()
@@ -182,7 +190,7 @@ class PostgresqlSink(TableSink):
             if _size(rows) <= _SIZE_AT_ONCE:
                 began_s = time.monotonic()
                 try:
-                    self._write(connection, rows, old)
+                    self._write_together(connection, rows, old)
                     verdicts = NONE_REFUSED
                     if len(rows) > 1:
                         self._patience.note(time.monotonic() - began_s)
@@ -250,7 +258,7 @@ class PostgresqlSink(TableSink):
             if self._connection is None:
                 self._connection = self._connect()
                 self._writer.connects(backend_of(self._connection, self._connect, self._own_s))
-                self._limits = (0, 0)
+                self._limits, self._defers = (0, 0), None
                 self._connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(self._own_s * 1000))})
                 self._connection.execute("SELECT pg_advisory_lock_shared(%s)", (self._lock,))
                 self._end_others(self._connection)
@@ -287,6 +295,20 @@ class PostgresqlSink(TableSink):
                 raise psycopg.OperationalError("a connection that was lost, or of another run, does not end")
             time.sleep(_LOOK_FOR_OTHERS_S)
         self._writer.are_over(lost)
+
+    def _write_together(self, connection: psycopg.Connection, rows: Sequence[_Row], old: _Old) -> None:
+        if not self._has_deferrable(connection):
+            self._write(connection, rows, old)
+            return
+        with connection.transaction():
+            self._write(connection, rows, old)
+            connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # checks them now, within `statement_timeout`
+
+    def _has_deferrable(self, connection: psycopg.Connection) -> bool:
+        if self._defers is None:
+            table = {"table": self._table.as_string(connection)}
+            self._defers = connection.execute(_DEFERS, table).fetchone() == (True,)
+        return self._defers
 
     def _write(self, connection: psycopg.Connection, rows: Sequence[_Row], old: _Old) -> None:
         columns = zip(*rows, strict=True) if rows else [()] * (2 + len(_TYPES))

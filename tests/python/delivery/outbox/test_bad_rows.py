@@ -123,6 +123,84 @@ def test_a_row_that_a_foreign_key_keeps_stops_no_others__D6(of_postgresql: Progr
     assert read.queue.summary.duplicates == 0
 
 
+def take_for_ever_to_delete(program: Program, condition: str, *, at_the_commit: bool = False) -> None:
+    """A trigger, for the delete of these rows."""
+    if program.address.startswith("sqlite"):
+        counts = (
+            "SELECT count(*) FROM (WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n)"
+        )
+        ask(program, f"CREATE TRIGGER keeps BEFORE DELETE ON {program.table} WHEN {condition} BEGIN {counts}; END")
+        return
+    ask(
+        program,
+        f"CREATE FUNCTION sleeps_{program.table}() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM pg_sleep(9000); RETURN old; END $$",
+    )
+    kind, deferred = ("CONSTRAINT TRIGGER", "DEFERRABLE INITIALLY DEFERRED") if at_the_commit else ("TRIGGER", "")
+    ask(
+        program,
+        f"CREATE {kind} keeps {'AFTER' if at_the_commit else 'BEFORE'} DELETE ON {program.table} {deferred}"
+        f" FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION sleeps_{program.table}()",
+    )
+
+
+def test_rows_that_take_for_ever_to_delete_stop_no_others__D6(
+    each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reader_module, "_DELETE_WITHIN_S", 0.25)
+    take_for_ever_to_delete(each_database, "old.n IN (1, 700, 5000)")
+    ids = write(each_database, 10_001)
+    with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
+        read = reading(each_database.address)
+        assert sorted(read.ids(10_001)) == sorted(ids)
+        wait_until(lambda: numbers_left(each_database) == [1, 700, 5000])
+    [text] = told(caplog, "outbox")
+    assert "has rows that can't be deleted" in text
+    more = write(each_database, 5, 20_000)
+    assert sorted(read.ids(5)) == more
+    wait_until(lambda: numbers_left(each_database) == [1, 700, 5000])
+    drop_trigger(each_database)
+    wait_until(lambda: numbers_left(each_database) == [])
+    assert read.queue.summary.duplicates == 0
+
+
+def test_a_search_that_takes_too_long_goes_on_with_new_rows__D6(
+    each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far away as the database may be, each search decides about a row at least."""
+    monkeypatch.setattr(reader_module, "_SEARCH_WITHIN_S", 0)
+    keep(each_database, "old.n IN (1, 700)")
+    ids = write(each_database, 5_000)
+    read = reading(each_database.address)
+    assert sorted(read.ids(5_000)) == sorted(ids)
+    wait_until(lambda: numbers_left(each_database) == [1, 700])
+    drop_trigger(each_database)
+    wait_until(lambda: numbers_left(each_database) == [])
+    assert read.queue.summary.duplicates == 0
+
+
+@pytest.mark.parametrize("at_the_commit", [False, True])
+def test_a_row_that_takes_for_ever_to_delete_makes_others_wait_for_seconds__D6(
+    of_postgresql: Program, reading: Read, *, at_the_commit: bool
+) -> None:
+    """It is searched for once; then it is tried apart from new rows, within a second."""
+    take_for_ever_to_delete(of_postgresql, "old.n = 500", at_the_commit=at_the_commit)
+    ids = write(of_postgresql, 1_000)
+    read = reading(of_postgresql.address)
+    assert sorted(read.ids(1_000)) == sorted(ids)
+    began_s = time.monotonic()
+    more = write(of_postgresql, 1, 1_000)
+    assert read.ids(1) == more
+    assert time.monotonic() - began_s < 10
+    wait_until(lambda: numbers_left(of_postgresql) == [500])
+    for n in range(1_001, 1_011):
+        began_s = time.monotonic()
+        more = write(of_postgresql, 1, n)
+        assert read.ids(1) == more
+        assert time.monotonic() - began_s < 3
+    assert read.queue.summary.duplicates == 0
+
+
 @pytest.mark.parametrize("may_update", [True, False])
 def test_rows_that_another_session_has_locked_stop_no_others__D6(
     of_postgresql: Program, reading: Read, postgres_url: str, may_update: bool
@@ -314,7 +392,8 @@ def test_rows_are_passed_over_and_deleted_by_their_numbers__D6(each_database: Pr
     source: Source = source_of(each_database.address)()
     assert source.open()
     assert [row.n for row in source.read([1, 2, 7])] == [3, 4, 5, 6, 8, 9, 10]
-    assert 2 in source.delete([2, 70])
-    assert [*source.delete([])] == []
+    assert [row and row.n for row in (source.fetch(9), source.fetch(70))] == [9, None]
+    assert 2 in source.delete([2, 70], 5)
+    assert [*source.delete([], 5)] == []
     assert [row.n for row in source.read()] == [1, *range(3, 11)]
     source.close()

@@ -75,10 +75,10 @@ def test_a_row_of_a_restored_database_is_read_though_its_number_was_accepted_bef
     path = made(tmp_path / "app.db", "old")
     restored, delete = made(tmp_path / "restored.db", "new"), SqliteSource.delete
 
-    def restored_before_it_is_deleted(source: SqliteSource, numbers: Sequence[int]) -> Sequence[int]:
+    def restored_before_it_is_deleted(source: SqliteSource, numbers: Sequence[int], within_s: float) -> Sequence[int]:
         if restored.exists():
             restored.rename(path)
-        return delete(source, numbers)
+        return delete(source, numbers, within_s)
 
     monkeypatch.setattr(SqliteSource, "delete", restored_before_it_is_deleted)
     read = reading(f"sqlite:{path}")

@@ -395,6 +395,35 @@ def test_rows_that_are_refused_do_not_say_that_the_database_is_slow__D6(
     sink.close()
 
 
+@pytest.mark.parametrize("is_partitioned", [False, True])
+def test_a_row_that_takes_too_long_at_the_commit_has_no_answer_and_the_others_arrive__D6(
+    postgres_url: str, name: str, beside: psycopg.Connection, *, is_partitioned: bool
+) -> None:
+    """No `statement_timeout` ends a deferred trigger."""
+    opened(f"{postgres_url}&table={name}").close()
+    if is_partitioned:
+        run(
+            beside,
+            f"ALTER TABLE {name} RENAME TO {name}_all",
+            f"CREATE TABLE {name} (LIKE {name}_all) PARTITION BY LIST (id)",
+            f"ALTER TABLE {name} ATTACH PARTITION {name}_all DEFAULT",
+        )
+    run(
+        beside,
+        f"CREATE FUNCTION {name}_slow() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM pg_sleep(30); RETURN NULL; END $$",
+        f"CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON {name}{'_all' if is_partitioned else ''}"
+        f" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (new.id = 'id5') EXECUTE FUNCTION {name}_slow()",
+    )
+    sink = opened(f"{postgres_url}&table={name}", timeout_s=10)
+    began_s = time.monotonic()
+    told = sink.send(batch(range(64)))
+    assert time.monotonic() - began_s < 10, "else it would be cut off"
+    assert list(told) == [5]
+    assert isinstance(told[5], Unanswered)
+    sink.close()
+
+
 @pytest.mark.parametrize("refused", [[], [5]])
 def test_a_constraint_is_deferred_as_it_says__D10(
     postgres_url: str, name: str, beside: psycopg.Connection, refused: list[int]
