@@ -125,7 +125,8 @@ class _Requests:
         kinds = schema.get("type", schema.get("description", "any JSON"))
         text = " or ".join(_WORDS.get(each, each) for each in ([kinds] if isinstance(kinds, str) else kinds))
         if "minimum" in schema:
-            text += f", {schema['minimum']:,} to {schema['maximum']:,}" if "maximum" in schema else ", from 1"
+            low = f"{schema['minimum']:,}"
+            text += f", {low} to {schema['maximum']:,}" if "maximum" in schema else f", from {low}"
         return text
 
     def _of(self, given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _WHOLE = ("due", "next try", "ended", "at", "tried", "late", "line", "fails for", "sends", "overdue", "rate")
 """Columns that are not folded, however narrow the terminal is."""
+_READABLE: Final = 12
+"""Characters for each line of any other column, at least."""
 _STATES: Final = ("waiting", "recurring", "delivered", "cancelled", "dead", "expired")
 _NAMED = 5
 
@@ -292,7 +294,10 @@ def print_fields(found: Mapping[str, Any]) -> None:
 
 
 def print_table(titles: tuple[str, ...], rows: Sequence[tuple[object, ...]], cursor: str | None) -> None:
-    """Print a table, without the columns that have nothing, and say how to go on."""
+    """Print a table, without the columns that have nothing, and say how to go on. On a terminal that is too narrow for
+    it, print a block of lines for each row, as `print_fields`.
+    """
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -301,16 +306,26 @@ def print_table(titles: tuple[str, ...], rows: Sequence[tuple[object, ...]], cur
 
     # No style: `say_lines` would print its escape as text.
     table = Table(box=None, pad_edge=False, header_style="none")
-    for title, *cells in zip(titles, *rows, strict=True):
-        if not rows or any(cell is not None for cell in cells):
-            table.add_column(title, overflow="fold", no_wrap=title in _WHOLE)
+    needed = -2  # between two columns are two spaces
     kept = [at for at in range(len(titles)) if not rows or any(row[at] is not None for row in rows)]
-    for row in rows:
-        table.add_row(*(Text("" if row[at] is None else shown_text(str(row[at]), 400)) for at in kept))
+    shown = [["" if row[at] is None else shown_text(str(row[at]), 400) for at in kept] for row in rows]
+    for at, *cells in zip(kept, *shown, strict=True):
+        title = titles[at]
+        table.add_column(title, overflow="fold", no_wrap=title in _WHOLE)
+        widest = max(map(cell_len, [title, *cells]))
+        needed += 2 + (widest if title in _WHOLE else min(widest, _READABLE))
+    for row in shown:
+        table.add_row(*map(Text, row))
     # If the output is no terminal, each row is one line, for grep and cut.
     console = Console() if sys.stdout.isatty() else Console(width=100_000)
-    with console.capture() as printed:
-        console.print(table)
-    say_lines("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    if rows and needed > console.width:
+        for number, each in enumerate(rows):
+            if number:
+                say("")
+            print_fields(dict(zip(titles, each, strict=True)))
+    else:
+        with console.capture() as printed:
+            console.print(table)
+        say_lines("\n".join(line.rstrip() for line in printed.get().splitlines()))
     if cursor is not None:
         say(f"There are more: --cursor {cursor}", err=True)

@@ -187,7 +187,7 @@ def test_every_bound_of_the_server_is_told_as_it_is__D12() -> None:
     assert table is not None
     told = dict(re.findall(r"^\| (.*?) \| (.*) \|$", table[1], re.MULTILINE))
     sources = "".join(path.read_text() for path in (ROOT / "python/tickwheel/delivery/serve").glob("*.py"))
-    threads = dict(re.findall(r'Threads\("(\w+)", \d+, (\d+)\)', sources))
+    threads = dict(re.findall(r'Threads\("([\w-]+)", \d+, (\d+)\)', sources))
     known = {
         "a payload": mib(MAX_PAYLOAD),
         "a body": f"{http._OVERHEAD >> 10} KiB, of many messages at least {mib(http._MANY)}",
@@ -208,6 +208,7 @@ def test_every_bound_of_the_server_is_told_as_it_is__D12() -> None:
         "among them those for pages, single messages, metrics and `/status`": (
             "{pages}, {messages}, {metrics} and {status}".format(**threads)
         ),
+        "tests of destinations": f"{threads['destination-tests']} in all",
     }
     assert known.keys() == told.keys() - {"---"}
     assert [what for what, bound in known.items() if bound not in told[what]] == []

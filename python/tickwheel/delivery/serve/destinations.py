@@ -17,7 +17,15 @@ from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.entries import Answer, RemoveDestination, SetDestination
 from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.serve.bodies import Bodies
-from tickwheel.delivery.serve.problems import decoded, json_response, parameters, problem, refuse_query, unavailable
+from tickwheel.delivery.serve.problems import (
+    AGAIN,
+    decoded,
+    json_response,
+    parameters,
+    problem,
+    refuse_query,
+    unavailable,
+)
 from tickwheel.delivery.serve.threads import Threads
 
 _MOST: Final = 1 << 20
@@ -39,7 +47,8 @@ class Destinations:
         self._ask = ask
         self._pages = pages
         self._bodies = bodies
-        self._tests = Threads("destination-tests", 2, 16)
+        self._tests = Threads("destination-tests", 16, 16)  # none waits for another one, which may hang
+        self._tested: set[str] = set()
         self.routes = [
             Route("/destinations", list_, methods=["GET"]),
             Route("/destinations/{name}", self._one, methods=["PUT", "GET", "DELETE"]),
@@ -74,7 +83,13 @@ class Destinations:
     async def _test(self, request: Request) -> Response:
         refuse_query(request)
         name = request.path_params["name"]
-        found = await self._tests.run(lambda: self._running.engine.test_destination(name))
+        if name in self._tested:  # else those of one that hangs take all threads
+            raise problem(503, "another test of this destination is under way", AGAIN, {"retry-after": "1"})
+        self._tested.add(name)
+        try:
+            found = await self._tests.run(lambda: self._running.engine.test_destination(name))
+        finally:
+            self._tested.discard(name)
         if found is None:
             return _unknown(name)
         state, error, took_ms = found

@@ -1,5 +1,6 @@
 """Parameters and JSON of a request, and the answer to one that can't be served: JSON with `reason` and `allowed`."""
 
+import json
 import re
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -70,11 +71,18 @@ def parameters(request: Request, names: Sequence[str], allowed: str) -> dict[str
 
 
 def decoded(body: bytes | msgspec.Raw, kind: Any, allowed: str) -> Any:
-    """The JSON of a body. Errors: 400."""
+    """The JSON of a body, with each name of an object once. Errors: 400."""
     try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        found = msgspec.json.decode(body, type=kind)
+        json.loads(bytes(body), object_pairs_hook=_each_once)  # msgspec takes the last of two
+    except (ValueError, RecursionError) as error:
         raise problem(400, f"the body can't be read: {error}", allowed) from error
+    return found
+
+
+def _each_once(members: list[tuple[str, object]]) -> None:
+    if len(dict(members)) < len(members):
+        raise ValueError("a name occurs twice in the object")
 
 
 def refuse_query(request: Request) -> None:

@@ -17,10 +17,10 @@ class DestinationSeen(msgspec.Struct, frozen=True):
     """A named destination. Times are RFC 3339 in UTC.
 
     `waiting`, `overdue`: its messages, counted up to 10,000. `next_try`: the first time at which a message that failed
-    is tried again; a destination that is down is tried each second. One that is paused does not count as down.
-    `paused_reason`: if it was paused because it failed for long. `late`: of those that were `delivered`, how many were
-    sent more than a second after they were due. The fields from `down_since` on are what the process that delivers has
-    seen since its start. They are `None` if only the store was asked.
+    is tried again; a destination that is down is tried each second, one that is paused not at all. One that is paused
+    does not count as down. `paused_reason`: if it was paused because it failed for long. `late`: of those that were
+    `delivered`, how many were sent more than a second after they were due. The fields from `down_since` on are what the
+    process that delivers has seen since its start. They are `None` if only the store was asked.
     """
 
     name: str
@@ -63,7 +63,8 @@ def _seen(found: Mapping[str, Any]) -> DestinationSeen:
     told = with_times(found)
     state: Literal["sending", "paused", "down"] = "sending" if told.get("down_since") is None else "down"
     if told["paused_since"] is not None:  # nothing is tried there
-        state, told["down_since"], told["down_reason"] = "paused", None, None
+        state = "paused"
+        told |= {"down_since": None, "down_reason": None, "next_try": None}
     return DestinationSeen(state=state, **told)
 
 

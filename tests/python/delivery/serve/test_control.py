@@ -139,6 +139,25 @@ def test_a_body_that_is_no_text_is_refused__D2(served: Served) -> None:
         assert (reply.status, "can't be read" in reply.body["reason"]) == (400, True)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/actions", b'{"kind": "cancel", "key": "a", "key": "b"}'),
+        ("POST", "/requeue", b'{"id": "a", "id": "b"}'),
+        ("PATCH", "/messages/a", b'{"delay_ms": 1, "delay_ms": 2}'),
+        ("PUT", "/destinations/a", b'{"url": "https://a.example/", "headers": {"x": "1", "x": "2"}}'),
+    ],
+)
+def test_a_name_that_comes_twice_is_refused__D2(method: str, path: str, body: bytes, served: Served) -> None:
+    answer = served.ask(method, path, body)
+    assert (answer.status, answer.body["reason"]) == (400, "the body can't be read: a name occurs twice in the object")
+
+
+def test_a_body_that_is_nested_too_deep_is_refused__D2(served: Served) -> None:
+    answer = served.ask("PUT", "/destinations/a", b'{"body": %b%b}' % (b"[" * 100_000, b"]" * 100_000))
+    assert (answer.status, answer.body["reason"][:22]) == (400, "the body can't be read")
+
+
 def test_many_are_cancelled_by_an_action_with_an_id__D16(served: Served) -> None:
     for number in range(10):
         served.ask("POST", "/messages", {"id": str(number), "key": f"many/{number % 2}", "due": FAR, "payload": 1})

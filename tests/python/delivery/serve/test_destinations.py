@@ -1,9 +1,11 @@
 """Destinations over HTTP (D23): settings are literal, secrets are only written, and the right is its own (D12)."""
 
+import http.client
+import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,41 @@ def test_a_test_send_says_what_came_back_and_is_in_no_store__D23(named: Served, 
     assert named.ask("GET", "/messages/test?key=test").status == 404
 
 
+def test_tests_that_hang_hold_up_no_test_of_another_destination__D14_D23(named: Served, receiver: Receiver) -> None:
+    def begin(name: str) -> http.client.HTTPConnection:
+        request = stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", named.port, timeout=30)))
+        request.request("POST", f"/destinations/{name}/test")
+        sends.append(silent.accept()[0])  # it is being sent
+        return request
+
+    assert named.ask("PUT", "/destinations/here", {"url": receiver.url}).status == 201
+    with ExitStack() as stack:
+        silent = stack.enter_context(closing(socket.create_server(("127.0.0.1", 0))))
+        silent.settimeout(20)
+        sends: list[socket.socket] = []
+        for number in range(16):
+            url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+            assert named.ask("PUT", f"/destinations/hangs-{number}", {"url": url}).status == 201
+        tests = [begin("hangs-0")]
+        for _ in range(6):
+            again = named.ask("POST", "/destinations/hangs-0/test")
+            assert (again.status, again.headers["retry-after"]) == (503, "1")
+            assert again.body["reason"] == "another test of this destination is under way"
+        tests += [begin(f"hangs-{number}") for number in range(1, 15)]
+        assert named.ask("POST", "/destinations/here/test").body["state"] == "accepted"
+        tests.append(begin("hangs-15"))
+        full = named.ask("POST", "/destinations/here/test")
+        assert (full.status, full.headers["retry-after"]) == (503, "1")
+        assert full.body["reason"] == "too many requests for destination-tests at a time"
+        for send in sends:
+            send.close()
+        told = [json.loads(test.getresponse().read()) for test in tests]
+        assert {it["state"] for it in told} == {"unanswered"}
+        tests = [begin("hangs-0")]
+        sends[-1].close()
+        assert tests[0].getresponse().status == 200, "it can be tested again"
+
+
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1:9/", "http://[::1]:9/", "http://localhost:9/", "http://0x7f000001:9/"]
 )
@@ -95,6 +132,7 @@ def test_it_is_told_with_its_state_and_figures_and_paused_wins_over_down__D14_D2
         {"url": url, "rate": "100/s"},
     )
     assert gone["down_since"] is not None
+    assert gone["next_try"] is not None
     assert "onnection refused" in gone["last_error"]
     named.ask("POST", "/pause?destination=gone")
     listed, idle = named.ask("GET", "/destinations").body["destinations"]
@@ -104,6 +142,7 @@ def test_it_is_told_with_its_state_and_figures_and_paused_wins_over_down__D14_D2
         None,
         None,
     )
+    assert listed["next_try"] is None
     assert (listed["overdue"], listed["failed_attempts"] >= 6) == (6, True)
     assert (idle["name"], idle["state"], idle["waiting"]) == ("idle", "sending", 0)
     [first, _] = named.ask("GET", "/status").body["destinations"]["first"]
