@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::dispatcher::Failing;
 use super::doubt::{Doubts, Key};
 use super::lanes::Slot;
 use super::outage::Outage;
@@ -51,6 +50,13 @@ pub(crate) struct Destination {
     pub(super) next_tried: Option<(i64, Option<Handle>)>,
     /// Keys that failed together. They are tried at once.
     pub(super) to_wake: Vec<Key>,
+}
+
+/// Since when a destination fails, and whether the store knows that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failing {
+    pub(super) since_ms: i64,
+    pub(super) is_noted: bool,
 }
 
 impl Destination {

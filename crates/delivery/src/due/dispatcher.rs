@@ -39,7 +39,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use super::clocks::{Alarm, Armed, Clocks};
-use super::destination::{Destination, Destinations, Queues};
+use super::destination::{Destination, Destinations, Failing, Queues};
 use super::doubt::{Doubts, Key};
 use super::lanes::Slot;
 use super::measures::SendMeasures;
@@ -54,7 +54,6 @@ use crate::message::Body;
 use crate::store::{Attempts, Done, Outcome, StoredDestination};
 use tickwheel::{Handle, Timer};
 
-pub(crate) use disabling::{Failing, FailingNote};
 pub use event::Event;
 
 /// The most messages that are taken and not sent under one hold of the lock: they expire, or wait for their notes.
@@ -92,6 +91,15 @@ impl Outcomes {
         self.noted.append(&mut other.noted);
         self.failing.append(&mut other.failing);
     }
+}
+
+/// What the store is told of a destination.
+#[derive(Clone, Debug)]
+pub(crate) enum FailingNote {
+    /// Since when it fails, if it does.
+    Since(Option<i64>),
+    /// It is paused, for this reason.
+    Disabled(String),
 }
 
 /// A message that was given up, or has expired.

@@ -3,29 +3,14 @@
 //! The time counts from the first failure since the last success, by the wall clock, also while no process runs. The store
 //! gets it after a minute of failure: an outage costs one write, and a destination that fails now and then costs none.
 
-use super::{Dispatcher, Event};
+use super::{Dispatcher, Event, FailingNote};
 use crate::base::display::cut;
 use crate::base::times::rfc_3339;
+use crate::due::destination::Failing;
 use crate::due::tallies::LONGEST_ERROR;
 
 const NOTED_AFTER_MS: i64 = 60_000;
 const DAY_MS: f64 = 86_400_000.0;
-
-/// Since when a destination fails, and whether the store knows that.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Failing {
-    pub(super) since_ms: i64,
-    pub(in crate::due) is_noted: bool,
-}
-
-/// What the store is told of a destination.
-#[derive(Clone, Debug)]
-pub(crate) enum FailingNote {
-    /// Since when it fails, if it does.
-    Since(Option<i64>),
-    /// It is paused, for this reason.
-    Disabled(String),
-}
 
 impl Dispatcher {
     /// A message of this share has arrived.
