@@ -29,7 +29,7 @@ def imported(path: Path) -> set[str]:
 def test_python_s_sqlite_is_used_for_one_destination_an_outbox_and_a_temporary_database_alone__D9() -> None:
     users = {str(path.relative_to(SOURCES)) for path in SOURCES.rglob("*.py") if "sqlite3" in imported(path)}
     of_both = "delivery/sinks/interrupting.py"  # interrupts the statements of the next two
-    assert users == {"analysis/figures.py", of_both, "delivery/outbox/sqlite.py", "delivery/sinks/sqlite.py"}
+    assert users == {"analysis/local.py", of_both, "delivery/outbox/sqlite.py", "delivery/sinks/sqlite.py"}
 
 
 LOOK = """

@@ -53,7 +53,7 @@ def test_a_submit_that_waits_for_room_hears_signals_and_has_submitted_nothing_th
     with DeliveryQueue(tmp_path / "store.db", to=Slow) as queue:
         queue.put("now", delay_ms=0)
         assert syncs.wait(20)  # the writer takes nothing more
-        large = b"".join(b'{"id": "%d", "due": 4000000000000, "payload": "%1000000d"}\n' % (n, n) for n in range(34))
+        large = b"".join(b'{"id": "%d", "due": 4000000000000, "payload": "%1000000d"}\n' % (n, n) for n in range(68))
         queue.submit_ndjson(large)
         signal.setitimer(signal.ITIMER_REAL, 0.1)
         with pytest.raises(Alarm):
@@ -61,7 +61,7 @@ def test_a_submit_that_waits_for_room_hears_signals_and_has_submitted_nothing_th
         at_last.cancel()
         may_go_on.set()
         assert queue.state("late") is Answer.UNKNOWN
-        assert len(queue) == 34
+        assert len(queue) == 68
 
 
 LEAVES_ONE_UNDER_WAY = """if True:
