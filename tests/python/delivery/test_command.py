@@ -252,15 +252,29 @@ def test_files_that_have_nothing_new_are_named__D11(deliver: Deliver) -> None:
     assert "Nothing new" not in one_line(first)
     again = deliver("in", "--store", "s.db", "--zone", "Europe/Berlin")
     assert "Nothing new in files that earlier runs have read to the end: in/a.csv, in/b.ndjson" in one_line(again)
-    assert again.exit_code == 0
+    assert again.exit_code == 1, "a row of in/a.csv is not accounted for"
+    assert "Earlier runs have refused rows of in/a.csv, as: " in one_line(again)
     with Path("in/b.ndjson").open("a") as file:
         file.write('{"id": "c", "due": 100000000005}\n')
     more = deliver("in", "--store", "s.db")
     assert "Nothing new in files that earlier runs have read to the end: in/a.csv" in one_line(more)
+    assert more.exit_code == 1
     assert [line["id"] for line in out()] == ["b", "c"]
     shutil.copy("in/a.csv", "again.csv")
     assert deliver("again.csv", "--store", "s.db", "--zone", "Europe/Berlin").exit_code == 0
     assert [line["id"] for line in out()] == ["b", "c", "a"]
+
+
+def test_a_file_whose_refused_rows_were_corrected_ends_with_0_also_later__D11(deliver: Deliver) -> None:
+    file = Path("a.ndjson")
+    file.write_text('{"id": "a", "due": 100000000005}\n{"id": "b", "due": "noon"}\n')
+    codes = [deliver("a.ndjson", "--store", "s.db").exit_code for _ in range(2)]
+    file.write_text(file.read_text().replace('"noon"', "100000000006"))
+    codes += [deliver("a.ndjson", "--store", "s.db").exit_code for _ in range(2)]
+    with file.open("a") as more:
+        more.write('{"id": "c", "due": 100000000005}\n')
+    codes.append(deliver("a.ndjson", "--store", "s.db").exit_code)
+    assert codes == [1, 1, 0, 0, 0]
 
 
 def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
+from pathlib import Path
 from typing import Any, Protocol
 
 from tickwheel._event import Event
@@ -17,6 +18,7 @@ from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.entries import Answer
 from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.read.folders import some_of
+from tickwheel.delivery.read.refused import refused_rows
 from tickwheel.delivery.read.sources import OpenSource, Source
 
 ITS_START = "its start"
@@ -28,6 +30,10 @@ _TRY_STORE_EVERY_S = 0.2
 
 class Reader(Protocol):
     """Submits the input, in threads of its own. An error goes to `Running.fail`, which ends the run."""
+
+    @property
+    def has_refused_rows(self) -> bool:
+        """Whether an earlier run has refused rows of the files that were continued."""
 
     @property
     def stopped_at(self) -> str | None:
@@ -66,6 +72,7 @@ class Reading(threading.Thread):
         self._over = Event()
         self._submitted = deque[tuple[list[Any], Future[list[Answer]]]]()  # perhaps not on disk
         self.stopped_at: str | None = ITS_START
+        self.has_refused_rows = False
 
     def stop(self) -> None:
         """Submit nothing from now on. The call does not wait for a read in progress. If a submit waits for room, the
@@ -93,7 +100,7 @@ class Reading(threading.Thread):
 
     def _read(self) -> bool:
         """Whether it reached the end."""
-        nothing_new = list[str]()
+        nothing_new, continued = list[str](), dict[str, Path]()
         for source in self._sources:
             opened = OpenSource(source, self._columns, self._running.engine.inputs, self._now_ns)
             read = 0
@@ -106,6 +113,8 @@ class Reading(threading.Thread):
                         return False
                     self.stopped_at = f"line {part.line} of {source.name}"
                     self._submit([part.records, *([part.progress] if part.progress else [])])
+            if opened.is_continued and source.path is not None:
+                continued[source.name] = source.path
             if opened.was_read and not read:
                 nothing_new.append(source.name)
         if nothing_new:  # with another option, a user expects that they are read again
@@ -117,6 +126,16 @@ class Reading(threading.Thread):
                 return False
             else:
                 self._over.wait(_TRY_STORE_EVERY_S)
+        if continued and (refused := refused_rows(self._running.store, continued)):
+            self.has_refused_rows = True
+            reason = next(iter(refused.values()))
+            self._say(
+                f"Earlier runs have refused rows of {some_of([*refused])}, as: {reason}. They are not read again."
+            )
+            self._say(
+                "To read a file again, as with another option: copy it to another name, and deliver that, with the same"
+                " --store. The rows that were accepted count as duplicates."
+            )
         return True
 
     def _submit(self, items: list[Any]) -> None:
