@@ -143,6 +143,12 @@ def resident_mib() -> float:
     return pages * resource.getpagesize() / (1 << 20)
 
 
+def row_of(given: int, late_ms: list[float], cpu: float, mib: float) -> Row:
+    """The row of what came so late."""
+    p50, p99, p999, longest = (percentiles(late_ms)[part] or 0.0 for part in ("p50", "p99", "p999", "max"))
+    return Row(given, len(late_ms), p50, p99, p999, longest, sum(ms < 0 for ms in late_ms), cpu, mib)
+
+
 def measure_late(store: Path, rate: int, seconds: float, *, beside: bool) -> Row:
     """One of the two cases that are compared."""
     before_mib = resident_mib()
@@ -166,11 +172,7 @@ def measure_late(store: Path, rate: int, seconds: float, *, beside: bool) -> Row
         time.sleep(5)  # what is due last is due in three seconds
         output, _ = process.communicate(timeout=60)
     late_ms = json.loads(output)
-    ranks = percentiles(late_ms)
-    return Row(
-        given, len(late_ms), *(ranks[part] or 0 for part in ("p50", "p99", "p999", "max")),
-        sum(ms < 0 for ms in late_ms), cpu_s / took_s, end.ru_maxrss / 1024 - before_mib,
-    )  # fmt: skip
+    return row_of(given, late_ms, cpu_s / took_s, end.ru_maxrss / 1024 - before_mib)
 
 
 def measure_many(store: Path, rate: int, seconds: float) -> Row:
@@ -198,11 +200,7 @@ def measure_many(store: Path, rate: int, seconds: float) -> Row:
         queue.wait_until_empty(60)
         output, _ = process.communicate(timeout=60)
     late_ms = json.loads(output)
-    ranks = percentiles(late_ms)
-    return Row(
-        given, len(late_ms), *(ranks[part] or 0 for part in ("p50", "p99", "p999", "max")),
-        sum(ms < 0 for ms in late_ms), cpu_s / took_s, mib,
-    )  # fmt: skip
+    return row_of(given, late_ms, cpu_s / took_s, mib)
 
 
 CASES = {
