@@ -11,7 +11,7 @@ pub struct Bounds {
     /// Messages.
     pub messages: usize,
     /// Bytes, of the payloads and of the data kept about each message. They are less while much is being accepted: see
-    /// [`Budget`](crate::base::budget::Budget).
+    /// `base::budget`.
     pub bytes: usize,
     /// Messages of one key.
     pub lane_messages: usize,
