@@ -457,7 +457,7 @@ impl Dispatcher {
     }
 
     /// Named destinations with nothing to do leave memory, if there are more than `most`: some with each call. Returns their
-    /// numbers. One that comes back is as new: nothing of it waits before its cursor.
+    /// numbers. A destination that comes back begins anew: none of its messages is before its cursor.
     pub(crate) fn forget_idle(&mut self, most: usize) -> Vec<i64> {
         let mut left = Vec::new();
         for _ in 0..LOOKED_AT_ONCE.min(self.to.shares().end) {

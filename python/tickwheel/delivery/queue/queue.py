@@ -368,7 +368,7 @@ class DeliveryQueue:
         return self._ask([act], begun, format="item")
 
     def _set_handlers(self) -> None:
-        """Each has a destination in the store. One that has settings there keeps them."""
+        """Each handler has a destination in the store, whose settings stay if it has some."""
         if self._handlers is None:
             return
         for name in self._handlers.names:
