@@ -152,7 +152,8 @@ impl Storm {
             let known = store.find(Some(&key), &id).unwrap().expect("it is known");
             let (known, it) = store.occurrence_of(known.seq).unwrap().expect("one that is live has an occurrence");
             let id = store.open_message(known.seq).unwrap().id().to_owned();
-            Some((id, it.at_ms, known.due_ms <= self.now_ms()))
+            let at_ms = it.at_ms + store.steps().sum_ms - it.stepped_ms; // one that was left keeps the old clock's time
+            Some((id, at_ms, known.due_ms <= self.now_ms()))
         })
     }
 
@@ -260,7 +261,12 @@ impl Storm {
         }
         let live: Vec<usize> = (0..NAMES).filter(|at| self.rules[*at].is_live).collect();
         let before: Vec<usize> = self.rules.iter().map(|rule| rule.sent.len()).collect();
-        for _ in 0..80 {
+        // A rule that was put while the clock was behind begins later, and one goes on after what was moved forward or
+        // cancelled.
+        let ended = |rule: &Rule| rule.sent.iter().map(|it| it.1).chain(rule.cancelled.iter().map(|it| it.0)).max();
+        let times = |rule: &Rule| ended(rule).map_or(rule.from_ms, |ended_ms| ended_ms.max(rule.from_ms));
+        let until_ms = live.iter().map(|at| times(&self.rules[*at])).fold(self.now_ms(), i64::max) + 8_000;
+        while self.now_ms() < until_ms {
             self.world().advance_ms(100);
             for _ in 0..4 {
                 self.world().write();
