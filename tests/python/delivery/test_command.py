@@ -277,6 +277,15 @@ def test_a_file_whose_refused_rows_were_corrected_ends_with_0_also_later__D11(de
     assert codes == [1, 1, 0, 0, 0]
 
 
+def test_a_row_that_a_correction_made_longer_is_no_refused_row__D11(deliver: Deliver) -> None:
+    file = Path("a.csv")
+    file.write_text("id,due\r\na,2020-01-01T10:00:00\r\nb,2020-01-01T10:00:00")
+    codes = [deliver("a.csv", "--store", "s.db").exit_code for _ in range(2)]
+    file.write_text(file.read_text().replace(":00\n", ":00Z\n") + "Z")
+    codes += [deliver("a.csv", "--store", "s.db").exit_code for _ in range(2)]
+    assert codes == [1, 1, 0, 0]
+
+
 def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:
     Path("in.ndjson").write_text("\n\n")
     assert deliver("in.ndjson").exit_code == 0

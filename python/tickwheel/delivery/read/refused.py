@@ -42,8 +42,16 @@ def _letters(db: StoreSnapshot) -> Iterator[tuple[str, str, bytes]]:
 
 
 def _holds(path: Path, record: bytes) -> bool:
-    """A letter of Parquet has the row as JSON: its name must do."""
+    """Whether it is a line of the file. A letter of Parquet has the row as JSON: its name must do."""
     if path.suffix.lower() == ".parquet":
         return True
+    size, is_cut = len(record), len(record) == _FIRST_BYTES
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-        return data.find(record) >= 0
+        end = -1  # of the line before
+        while True:
+            line, after = data[end + 1 : end + 1 + size], data[end + 1 + size : end + 3 + size]
+            if line == record and (is_cut or after in {b"", b"\r\n"} or after.startswith(b"\n")):
+                return True
+            end = data.find(b"\n" + record, end + 1)
+            if end < 0:
+                return False

@@ -168,7 +168,8 @@ impl Dispatcher {
         };
         let in_flight = self.window.lane(lane).in_flight.map(|slot| (slot, self.window.entry(slot)));
         let in_flight = in_flight.map(|(slot, entry)| (slot, entry.seq, entry.state));
-        let parked_first = parked.is_some_and(|(_, keeps_place)| keeps_place);
+        // If the cursor went back, it may have been read with the others of its lane.
+        let parked_first = parked.is_some_and(|(seq, keeps_place)| keeps_place && self.window.find(seq).is_none());
         let then = table::waited(in_flight.map(|(_, _, state)| state), parked_first);
         if let Some((seq, _)) = parked.filter(|_| then != Waited::Read) {
             self.forget_parked(seq); // it comes in the order of its lane; or the cursor went back, and another was first
