@@ -80,7 +80,10 @@ def test_one_is_set_changed_paused_shown_and_removed__D23(target: str, tmp_path:
     assert run("remove", target, "acme").stdout == "acme: removed.\n"
     for one in ("show", "pause", "resume", "remove", "test"):
         gone = run(one, target, "acme")
-        assert (gone.exit_code, gone.stderr) == (1, "There is no destination 'acme'.\n"), (one, gone.output)
+        assert (gone.exit_code, gone.stderr) == (
+            1,
+            "there is no destination 'acme' (allowed: the name of one that is set)\n",
+        ), (one, gone.output)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +115,10 @@ def test_a_pause_changes_no_number_of_a_template__D16_D23(target: str) -> None:
         told = CliRunner().invoke(command, [asked, target, "--destination", "acme"])
         assert told.exit_code == 0, told.output
         told = CliRunner().invoke(command, [asked, target, "--destination", "nobody"])
-        assert (told.exit_code, told.stderr) == (1, "There is no destination 'nobody'.\n")
+        assert (told.exit_code, told.stderr) == (
+            1,
+            "there is no destination 'nobody' (allowed: the name of one that is set)\n",
+        )
         told = CliRunner().invoke(command, [asked, target, "--destination", "acme", "--key", "k"])
         assert told.exit_code == 2
     assert run("show", target, "acme", "--json").stdout == before

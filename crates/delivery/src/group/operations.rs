@@ -68,8 +68,9 @@ const fn too_late(answer: Answer, sentence: &'static str) -> Reply {
 const UNKNOWN: Reply = Reply { answer: Unknown, status: 404, exit_code: 1, sentence: "no message has this name" };
 const UNKNOWN_DESTINATION: Reply = Reply { sentence: "no destination has this name", ..UNKNOWN };
 const REFUSED: Reply = Reply { answer: Refused, status: 409, exit_code: 2, sentence: "this key can't be paused" };
-const NO_DESTINATION: Reply =
-    Reply { answer: Refused, status: 422, exit_code: 2, sentence: "it names no destination, or one that is not set" };
+/// Why a message without a destination is refused, or one whose destination is not known here.
+pub(super) const NAMES_NO_DESTINATION: &str = "it names no destination, or one that is not set";
+const NO_DESTINATION: Reply = Reply { answer: Refused, status: 422, exit_code: 2, sentence: NAMES_NO_DESTINATION };
 const DELIVERED: Reply = too_late(Delivered, "it is delivered");
 const DELIVERING: Reply = too_late(Delivering, "it is being sent in this moment");
 const DEAD: Reply = too_late(Dead, "it is a dead letter");
@@ -209,7 +210,7 @@ pub const OPERATIONS: &[Operation] = &[
             done(Accepted, 202, "it has begun"),
             done(Duplicate, 200, "it has begun before"),
             too_late(Conflict, "this id is of another action"),
-            Reply { sentence: "no destination has this name", ..NO_DESTINATION },
+            Reply { sentence: UNKNOWN_DESTINATION.sentence, ..NO_DESTINATION },
         ],
     },
 ];

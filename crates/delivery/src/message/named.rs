@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::value::RawValue;
 
+use crate::base::display::quoted;
 use crate::base::times::rfc_3339;
 
 /// The settings of a named destination, as the store and the HTTP API have them. What is left out is as for `--to`.
@@ -73,6 +74,11 @@ impl NamedSettings {
     pub(crate) fn without_secrets(self) -> Self {
         Self { secrets: None, ..self }
     }
+}
+
+/// The reason for which something is refused that names this destination.
+pub(crate) fn no_destination(name: &str) -> String {
+    format!("there is no destination {}", quoted(name, 80))
 }
 
 /// Shows no secret, and no header.

@@ -13,7 +13,7 @@ import msgspec
 from tickwheel._native import StoreSnapshot, rfc_3339, store_owner
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.engine.running import Running
-from tickwheel.delivery.model.bulk import REFUSED_ACTIONS
+from tickwheel.delivery.model.bulk import why_refused
 from tickwheel.delivery.model.entries import (
     Act,
     Again,
@@ -64,7 +64,7 @@ class StoreControl:
 
     def begin(self, act: Act) -> None:
         """The same id again goes on with that action."""
-        if (refused := REFUSED_ACTIONS.get(self._answer(act))) is not None:
+        if (refused := why_refused(act, self._answer(act))) is not None:
             raise refused
 
     def action(self, id_: str) -> Action:
