@@ -175,3 +175,14 @@ def test_a_template_is_set_from_a_file_and_shown__D23(target: str, tmp_path: Pat
     assert run("pause", target, "chat").exit_code == 0
     assert shown(target, "chat")["settings"]["body"] == {"text": "{{payload.name|nobody}}"}
     assert "is no file with JSON" in run("set", target, "chat", "--url", "http://h/", "--body", "nothing").output
+
+
+def test_the_list_says_since_when_one_fails_that_is_to_be_paused__D14_D23(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    with DeliveryQueue(store, to=None) as queue:
+        queue.set_destination("gone", "https://gone.example/", disable_after_days=5)
+    assert "fails" not in run("list", store).stdout
+    with closing(sqlite3.connect(store)) as db, db:
+        db.execute("UPDATE destinations SET failing_ms = 1700000000000")
+    assert "sending, fails for " in run("list", store).stdout
+    assert shown(str(store), "gone")["failing_since"] == "2023-11-14T22:13:20.000Z"

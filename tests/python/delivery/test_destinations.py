@@ -14,7 +14,7 @@ import pytest
 
 from delivery.certificates import authority, signed
 from delivery.webhook_receiver import Receiver
-from tickwheel.delivery import AsyncDeliveryQueue, DeliveryQueue
+from tickwheel.delivery import AsyncDeliveryQueue, DeliveryQueue, StoreView
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.model.entries import Answer, Letter
 from tickwheel.delivery.model.message import Message
@@ -215,11 +215,15 @@ def test_one_that_fails_for_long_is_paused_and_the_log_says_why__D15_D23(
             time.sleep(0.01)
     with closing(sqlite3.connect(tmp_path / "s.db")) as db, db:
         db.execute("UPDATE destinations SET failing_ms = 1700000000000")
+    failing = StoreView(tmp_path / "s.db").destination("gone")
+    assert failing is not None
+    assert (failing.state, failing.failing_since) == ("sending", "2023-11-14T22:13:20.000Z")
     with DeliveryQueue(tmp_path / "s.db", to=None, allow_addresses=["127.0.0.1"]) as queue:
         queue.put("b", 1, delay_ms=0, destination="gone")
         while (found := queue.view.destination("gone")) is None or found.state != "paused":
             time.sleep(0.01)
         assert found.paused_reason is not None
+        assert found.failing_since is None
         assert found.paused_reason.startswith("no success since 2023-11-14T22:13:20.000Z, at last: status 410")
     [told] = [it.getMessage() for it in caplog.records if "is paused" in it.getMessage()]
     assert told == f"the destination gone is paused: {found.paused_reason}; once it is mended, resume it"

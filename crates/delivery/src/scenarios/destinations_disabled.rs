@@ -102,6 +102,7 @@ fn the_time_counts_over_restarts_and_is_written_once_an_outage__d23() {
     for _ in 0..5 {
         world.pass_ms(5 * MINUTE, fails);
         let since_ms = noted(&world, "gone").unwrap();
+        assert_eq!(seen(&world, "gone").failing_since_ms, Some(since_ms));
         assert!((first_ms..first_ms + 1_000).contains(&since_ms), "{}", since_ms - first_ms);
         world = restarted(world);
     }
