@@ -130,7 +130,7 @@ def test_a_destination_has_certificates_of_its_own__D23(tmp_path: Path, receiver
 
 def test_a_queue_that_sends_to_no_webhook_has_none__D23(tmp_path: Path) -> None:
     with DeliveryQueue(tmp_path / "s.db", to=lambda _: None) as queue:
-        with pytest.raises(WrongUsage, match="only webhooks can be named"):
+        with pytest.raises(WrongUsage, match="named destinations stand beside a webhook"):
             queue.set_destination("x", "http://h/")
         with pytest.raises(BadRecord, match="there is no destination"):
             queue.put("a", 1, delay_ms=0, destination="x")

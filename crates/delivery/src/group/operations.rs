@@ -9,6 +9,7 @@ use super::items::Answer::{
     Accepted, Cancelled, Conflict, Dead, Delivered, Delivering, Duplicate, Expired, Paused, Recurring, Refused,
     Removed, Replaced, Requeued, Rescheduled, Resumed, Tried, Unknown, Waiting,
 };
+use crate::sinks::TAKES_NO_NAMED;
 
 /// Each answer and its word, in the order of the enum.
 pub const ANSWERS: [(Answer, &str); 19] = [
@@ -186,7 +187,7 @@ pub const OPERATIONS: &[Operation] = &[
         replies: &[
             done(Accepted, 201, "it is set"),
             done(Replaced, 200, "it has these settings now"),
-            Reply { sentence: "only webhooks can be named, and this sends to none", ..REFUSED },
+            Reply { sentence: TAKES_NO_NAMED, ..REFUSED },
         ],
     },
     Operation {

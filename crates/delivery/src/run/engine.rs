@@ -38,7 +38,7 @@ use crate::message::named::NamedSettings;
 use crate::sinks::Verdict;
 #[cfg(feature = "http")]
 use crate::sinks::http::trial::try_out;
-use crate::sinks::{Delivery, TakesNamed, Verdicts};
+use crate::sinks::{Delivery, TAKES_NO_NAMED, TakesNamed, Verdicts};
 use crate::store::file::owner::Ownership;
 use crate::store::{
     self, Action, Broken, Checkpoints, Opening, Options, PAUSED, Progress, RESTORED, Store, StoredDestination,
@@ -443,9 +443,7 @@ impl Engine {
         if named != TakesNamed::No || count == 0 {
             return Ok(());
         }
-        let text =
-            "the store has named destinations: deliver with a webhook or with handlers, or with none beside them";
-        Err(DeliveryError::Usage(text.to_owned()))
+        Err(DeliveryError::Usage(format!("the store has destinations: {TAKES_NO_NAMED}")))
     }
 
     /// The named destinations of the store, as of the last commit. Their secrets stay in the store.

@@ -30,6 +30,7 @@ from tickwheel.delivery.model.entries import (
     no_destination,
 )
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
+from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.model.pace import Rate
 from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
@@ -448,7 +449,7 @@ class DeliveryQueue:
         def set_now(receipts: list[Receipt]) -> Answer:
             answer = _the_one(receipts)
             if answer is Answer.REFUSED:
-                raise WrongUsage("only webhooks can be named: give to= a webhook, or None")
+                raise WrongUsage(reply("set_destination", answer).sentence)
             return answer
 
         return self._ask([SetDestination(name, settings)], set_now, format="item")
