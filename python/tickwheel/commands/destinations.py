@@ -239,4 +239,7 @@ def _set(target: str, access: dict[str, Any], name: str, settings: Mapping[str, 
     asked = SetDestination(name, msgspec.json.encode(given).decode())
     read_records(asked, format="item")  # checks it here, so that a server's answer about HTTP is never shown
     with closing(control_of(target, access)) as control:
-        return control.ask(asked)
+        answer = control.ask(asked)
+    if control.warning:
+        say(f"Warning: {control.warning}: each send is refused", err=True)
+    return answer
