@@ -62,9 +62,11 @@ pub struct NamedSettings {
 impl NamedSettings {
     /// What the store keeps. `before`: what it has.
     pub(crate) fn after(self, before: Option<Self>, now_ms: i64) -> Self {
+        let before = before.map(|it| (it.secrets, it.secrets_set)).unwrap_or_default();
         let (secrets, secrets_set) = match self.secrets {
-            None => before.map_or((None, None), |it| (it.secrets, it.secrets_set)),
+            None => before,
             Some(secrets) if secrets.is_empty() => (None, None),
+            secrets if secrets == before.0 => before,
             secrets => (secrets, std::str::from_utf8(&rfc_3339(now_ms)).map(str::to_owned).ok()),
         };
         Self { secrets, secrets_set, ..self }
