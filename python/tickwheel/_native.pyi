@@ -1171,6 +1171,9 @@ class DeliveryEngine:
     def first_due_ms(self) -> int | None:
         """The earliest due time of the waiting messages, before the start."""
 
+    def why_refused(self, url: str) -> str | None:
+        """Why each send to this address of a named destination is refused, if that is known before."""
+
     def test_destination(self, name: str) -> tuple[str, str | None, float] | None: ...
     @property
     def down(self) -> str | None:

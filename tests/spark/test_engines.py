@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from delivery.webhook_receiver import Receiver, receiver  # noqa: F401, a fixture
+
 pytestmark = pytest.mark.timeout(240)
 LONG_S = 180
 
@@ -160,6 +162,29 @@ def test_a_dead_letter_says_where_it_comes_from_and_why__D2_D5_D6(run: Run) -> N
     assert reasons.total() == run.broken + run.refused_rules + run.conflicts + len(run.expired)
     read = [letter for letter in letters if "expired" not in letter["reason"]]
     assert all(letter["source"].endswith(".ndjson") and letter["line"] > 0 for letter in read)
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_a_message_goes_to_the_destination_that_it_names__D23(
+    tmp_path: Path,
+    receiver: Receiver,  # noqa: F811
+    engine: str,
+) -> None:
+    (tmp_path / "in").mkdir()
+    records = [{"id": name, "key": "k", "delay_ms": 4_000, "destination": name} for name in ("here", "there", "nobody")]
+    (tmp_path / "in" / "1.ndjson").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    tables = [f'[{name}]\nurl = "{receiver.url}/{name}"\n' for name in ("here", "there")]
+    (tmp_path / "hooks.toml").write_text("".join(tables))
+    options = ["--lead", "3"] if engine == "spark" else []
+    ended = subprocess.run(
+        [sys.executable, "-m", "tickwheel.cli", "deliver", "in", "--engine", engine, *options, "--to", "named",
+         "--destinations", "hooks.toml", "--allow-address", "127.0.0.1", "--store", "s.db", "--dead-letters", "dead"],
+        cwd=tmp_path, check=False, capture_output=True, text=True, timeout=LONG_S, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert sorted(receiver.paths) == ["/hook/here", "/hook/there"]
+    [letter] = map(json.loads, (tmp_path / "dead").read_text().splitlines())
+    assert letter["reason"] == "there is no destination 'nobody'"
 
 
 def test_a_recurring_message_comes_again_and_again_also_after_a_stop__D19(tmp_path: Path) -> None:

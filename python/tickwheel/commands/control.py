@@ -173,7 +173,7 @@ def pause_or_resume(
 
     with closing(control_of(target, access)) as control:
         if control.ask(Pause(is_paused, key, destination)) is Answer.UNKNOWN:
-            no_destination(str(destination))
+            end_without(str(destination))
     what, more = "", ""
     if key is not None:
         what, more = f"the key {key!r} is ", f" --key {quote(key)}"
@@ -182,9 +182,11 @@ def pause_or_resume(
     say(f"{target}: {what}" + (f"paused. To go on: tickwheel resume {target}{more}" if is_paused else "resumed."))
 
 
-def no_destination(name: str) -> NoReturn:
+def end_without(name: str) -> NoReturn:
     """Say so, and end with exit code 1."""
-    say(f"There is no destination {name!r}.", err=True)
+    from tickwheel.delivery.model.entries import no_destination
+
+    say(str(no_destination(name)), err=True)
     sys.exit(1)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tickwheel.commands.control import control_of, no_destination, pause_or_resume, targeted
+from tickwheel.commands.control import control_of, end_without, pause_or_resume, targeted
 from tickwheel.commands.durations import Duration
 from tickwheel.commands.options import FILE, waits_of
 from tickwheel.commands.printing import say
@@ -167,7 +167,7 @@ def remove(target: str, access: dict[str, Any], name: str, messages: str | None)
     with closing(control_of(target, access)) as control:
         answer = control.ask(RemoveDestination(name, messages is not None))
     if answer is Answer.UNKNOWN:
-        no_destination(name)
+        end_without(name)
     if answer is Answer.REFUSED:
         raise WrongUsage(f"{name} has messages: wait for them, or give --messages dead")
     say(f"{name}: removed.")
@@ -183,7 +183,7 @@ def test(target: str, access: dict[str, Any], name: str) -> None:
     with closing(control_of(target, access)) as control:
         found = control.test(name)
     if found is None:
-        no_destination(name)
+        end_without(name)
     state, error, took_ms = found
     say(f"{name}: {state} after {took_ms:,.0f} ms" + (f": {error}" if error else "."), err=state != "accepted")
     sys.exit(state != "accepted")
@@ -217,7 +217,7 @@ def show(target: str, access: dict[str, Any], name: str, as_json: bool) -> None:
     with view_of(target, access) as view:
         found = view.destination(name)
     if found is None:
-        no_destination(name)
+        end_without(name)
     if as_json:
         print_json(found)
         return
@@ -239,4 +239,7 @@ def _set(target: str, access: dict[str, Any], name: str, settings: Mapping[str, 
     asked = SetDestination(name, msgspec.json.encode(given).decode())
     read_records(asked, format="item")  # checks it here, so that a server's answer about HTTP is never shown
     with closing(control_of(target, access)) as control:
-        return control.ask(asked)
+        answer = control.ask(asked)
+    if control.warning:
+        say(f"Warning: {control.warning}: each send is refused", err=True)
+    return answer

@@ -179,6 +179,10 @@ delivery_options = together(
     click.option("--allow-address", "allow_address", metavar="CIDR", type=_Network(), multiple=True,
                  help="Let destinations that messages name be in this network, as 10.1.0.0/16, or at this address. "
                  "Without it, this machine and private networks are refused. Repeat it for more."),
+    click.option("--destinations", metavar="FILE", type=FILE,
+                 help="At the start, set the destinations in FILE (TOML): a table for each, with the fields of PUT "
+                 "/destinations/{name}, where headers and secrets may be env:VARIABLE or file:PATH. What FILE does not "
+                 "name stays."),
     click.option("--keep-ids", metavar="DURATION", type=Duration("d"), default=_default("keep-ids", "d"),
                  show_default=True,
                  help="How long the id of a message is kept after its outcome, to find duplicates. A number "
@@ -308,12 +312,14 @@ def settings_of(
     concurrency: int | None,
     spare: int | None,
     allow_address: Sequence[str],
+    destinations: Path | None,
     keep_ids: float,
 ) -> "Settings":
     """The settings from the values of `delivery_options`. Errors: `WrongUsage`."""
     from tickwheel.delivery.model.pace import Rate
     from tickwheel.delivery.model.retry import Retry
     from tickwheel.delivery.model.settings import Settings
+    from tickwheel.delivery.sinks.destinations_file import read_destinations
 
     return Settings(
         order,
@@ -326,6 +332,7 @@ def settings_of(
         concurrency=concurrency,
         spare=spare,
         allow_addresses=tuple(allow_address),
+        destinations=read_destinations(destinations) if destinations else (),
     )
 
 

@@ -234,7 +234,8 @@ def _counts(found: "Destinations") -> str | None:
 
 def _state(found: "DestinationSeen", at: str) -> str:
     since = found.paused_since or found.down_since
-    return found.state if since is None else f"{found.state} for {_span(since, at)}"
+    state = found.state if since is None else f"{found.state} for {_span(since, at)}"
+    return state if found.failing_since is None else f"{state}, fails for {_span(found.failing_since, at)}"
 
 
 def _part_late(found: "DestinationSeen") -> str | None:

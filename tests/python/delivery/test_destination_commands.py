@@ -80,7 +80,10 @@ def test_one_is_set_changed_paused_shown_and_removed__D23(target: str, tmp_path:
     assert run("remove", target, "acme").stdout == "acme: removed.\n"
     for one in ("show", "pause", "resume", "remove", "test"):
         gone = run(one, target, "acme")
-        assert (gone.exit_code, gone.stderr) == (1, "There is no destination 'acme'.\n"), (one, gone.output)
+        assert (gone.exit_code, gone.stderr) == (
+            1,
+            "there is no destination 'acme' (allowed: the name of one that is set)\n",
+        ), (one, gone.output)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +115,10 @@ def test_a_pause_changes_no_number_of_a_template__D16_D23(target: str) -> None:
         told = CliRunner().invoke(command, [asked, target, "--destination", "acme"])
         assert told.exit_code == 0, told.output
         told = CliRunner().invoke(command, [asked, target, "--destination", "nobody"])
-        assert (told.exit_code, told.stderr) == (1, "There is no destination 'nobody'.\n")
+        assert (told.exit_code, told.stderr) == (
+            1,
+            "there is no destination 'nobody' (allowed: the name of one that is set)\n",
+        )
         told = CliRunner().invoke(command, [asked, target, "--destination", "acme", "--key", "k"])
         assert told.exit_code == 2
     assert run("show", target, "acme", "--json").stdout == before
@@ -169,3 +175,14 @@ def test_a_template_is_set_from_a_file_and_shown__D23(target: str, tmp_path: Pat
     assert run("pause", target, "chat").exit_code == 0
     assert shown(target, "chat")["settings"]["body"] == {"text": "{{payload.name|nobody}}"}
     assert "is no file with JSON" in run("set", target, "chat", "--url", "http://h/", "--body", "nothing").output
+
+
+def test_the_list_says_since_when_one_fails_that_is_to_be_paused__D14_D23(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    with DeliveryQueue(store, to=None) as queue:
+        queue.set_destination("gone", "https://gone.example/", disable_after_days=5)
+    assert "fails" not in run("list", store).stdout
+    with closing(sqlite3.connect(store)) as db, db:
+        db.execute("UPDATE destinations SET failing_ms = 1700000000000")
+    assert "sending, fails for " in run("list", store).stdout
+    assert shown(str(store), "gone")["failing_since"] == "2023-11-14T22:13:20.000Z"

@@ -14,7 +14,7 @@ import pytest
 
 from delivery.certificates import authority, signed
 from delivery.webhook_receiver import Receiver
-from tickwheel.delivery import AsyncDeliveryQueue, DeliveryQueue
+from tickwheel.delivery import AsyncDeliveryQueue, DeliveryQueue, StoreView
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.model.entries import Answer, Letter
 from tickwheel.delivery.model.message import Message
@@ -54,8 +54,8 @@ def test_every_way_in_names_a_destination_and_its_name_comes_out__D23(queue: Del
 
 
 def test_one_that_is_not_set_or_not_named_is_refused__D23(queue: DeliveryQueue) -> None:
-    for destination in ("nobody", None):
-        with pytest.raises(BadRecord, match="names a destination that is not set, or none"):
+    for destination, why in (("nobody", "there is no destination 'nobody'"), (None, "it names no destination, or one")):
+        with pytest.raises(BadRecord, match=why):
             queue.put("a", 1, delay_ms=0, destination=destination)
     given = {"id": "a", "payload": 1, "delay_ms": 0}
     assert queue.put_many([given, given | {"destination": "nobody"}]) == [Answer.REFUSED] * 2
@@ -130,9 +130,9 @@ def test_a_destination_has_certificates_of_its_own__D23(tmp_path: Path, receiver
 
 def test_a_queue_that_sends_to_no_webhook_has_none__D23(tmp_path: Path) -> None:
     with DeliveryQueue(tmp_path / "s.db", to=lambda _: None) as queue:
-        with pytest.raises(WrongUsage, match="only webhooks can be named"):
+        with pytest.raises(WrongUsage, match="named destinations stand beside a webhook"):
             queue.set_destination("x", "http://h/")
-        with pytest.raises(BadRecord, match="not set"):
+        with pytest.raises(BadRecord, match="there is no destination"):
             queue.put("a", 1, delay_ms=0, destination="x")
     with pytest.raises(WrongUsage, match="is no network: write it as 10"):
         DeliveryQueue(tmp_path / "t.db", to=None, allow_addresses=["10.0.0"])
@@ -191,7 +191,7 @@ def test_a_pause_is_of_one_destination_alone_and_lasts__D16_D23(tmp_path: Path, 
         assert found is not None
         assert (found.state, found.paused_reason, bool(found.paused_since)) == ("paused", None, True)
         for wrong in (queue.pause, queue.resume):
-            with pytest.raises(WrongUsage, match="there is no destination 'nobody': set it first"):
+            with pytest.raises(WrongUsage, match="there is no destination 'nobody'"):
                 wrong(destination="nobody")
             with pytest.raises(WrongUsage, match="a key, or a destination, or none"):
                 wrong("k", destination="held")
@@ -215,11 +215,15 @@ def test_one_that_fails_for_long_is_paused_and_the_log_says_why__D15_D23(
             time.sleep(0.01)
     with closing(sqlite3.connect(tmp_path / "s.db")) as db, db:
         db.execute("UPDATE destinations SET failing_ms = 1700000000000")
+    failing = StoreView(tmp_path / "s.db").destination("gone")
+    assert failing is not None
+    assert (failing.state, failing.failing_since) == ("sending", "2023-11-14T22:13:20.000Z")
     with DeliveryQueue(tmp_path / "s.db", to=None, allow_addresses=["127.0.0.1"]) as queue:
         queue.put("b", 1, delay_ms=0, destination="gone")
         while (found := queue.view.destination("gone")) is None or found.state != "paused":
             time.sleep(0.01)
         assert found.paused_reason is not None
+        assert found.failing_since is None
         assert found.paused_reason.startswith("no success since 2023-11-14T22:13:20.000Z, at last: status 410")
     [told] = [it.getMessage() for it in caplog.records if "is paused" in it.getMessage()]
     assert told == f"the destination gone is paused: {found.paused_reason}; once it is mended, resume it"
@@ -236,7 +240,7 @@ def test_one_with_messages_stays_unless_they_become_dead_letters__D23(tmp_path: 
         assert queue.wait_until_empty(30)
         told = [letters.get(timeout=30) for _ in range(3)]
         assert {letter.reason for letter in told} == {"its destination gone was removed"}
-        with pytest.raises(BadRecord, match="not set"):
+        with pytest.raises(BadRecord, match="there is no destination"):
             queue.put("late", 1, due=FAR_MS, destination="gone")
         assert queue.requeue("1") is Answer.REFUSED
         assert queue.destinations() == {}

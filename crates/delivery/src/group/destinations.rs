@@ -31,6 +31,9 @@ impl Group<'_> {
         let mut after = read(settings).expect("it was checked").after(read(&before.settings).ok(), self.now_ms);
         let is_paused = after.paused.take().unwrap_or(before.paused_ms.is_some());
         let settings = serde_json::to_string(&after).expect("it is plain data").into();
+        if settings == before.settings && is_paused == before.paused_ms.is_some() {
+            return Ok(Answer::Replaced); // it fails since then, as before
+        }
         let after = StoredDestination { settings, ..before };
         self.put_destination(after.paused(is_paused.then_some(self.now_ms), None))?;
         Ok(if is_new { Answer::Accepted } else { Answer::Replaced })

@@ -23,9 +23,10 @@ use crate::due::lanes::Slot;
 use crate::due::outcome_feed::Ended;
 use crate::due::window::{Entry, Gone};
 use crate::group::items::{Answer, Answers, Item};
-use crate::group::operations::replied;
+use crate::group::operations::{NAMES_NO_DESTINATION, replied};
 use crate::group::running_actions::Actions;
 use crate::message::incoming::{Incoming, lane_in, lane_of};
+use crate::message::named::no_destination;
 use crate::message::partition::partition_of_incoming;
 use crate::message::record::record_of_incoming;
 use crate::message::{Body, Reschedule};
@@ -172,11 +173,8 @@ impl<'a> Group<'a> {
             self.letters.push(Letter {
                 source: origin.source.to_string(),
                 line: origin.line as i64,
-                reason: put.message.body.destination().map_or_else(
-                    || "no destination is named".to_owned(),
-                    |name| format!("no destination has the name {name}"),
-                ),
-                allowed: "the name of a destination that is set".to_owned(),
+                reason: put.message.body.destination().map_or_else(|| NAMES_NO_DESTINATION.to_owned(), no_destination),
+                allowed: "the name of one that is set".to_owned(),
                 record: record_of_incoming(put),
             });
             self.counts.dead_letters += 1;

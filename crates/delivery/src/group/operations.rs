@@ -9,6 +9,7 @@ use super::items::Answer::{
     Accepted, Cancelled, Conflict, Dead, Delivered, Delivering, Duplicate, Expired, Paused, Recurring, Refused,
     Removed, Replaced, Requeued, Rescheduled, Resumed, Tried, Unknown, Waiting,
 };
+use crate::sinks::TAKES_NO_NAMED;
 
 /// Each answer and its word, in the order of the enum.
 pub const ANSWERS: [(Answer, &str); 19] = [
@@ -68,8 +69,9 @@ const fn too_late(answer: Answer, sentence: &'static str) -> Reply {
 const UNKNOWN: Reply = Reply { answer: Unknown, status: 404, exit_code: 1, sentence: "no message has this name" };
 const UNKNOWN_DESTINATION: Reply = Reply { sentence: "no destination has this name", ..UNKNOWN };
 const REFUSED: Reply = Reply { answer: Refused, status: 409, exit_code: 2, sentence: "this key can't be paused" };
-const NO_DESTINATION: Reply =
-    Reply { answer: Refused, status: 422, exit_code: 2, sentence: "it names no destination, or one that is not set" };
+/// Why a message without a destination is refused, or one whose destination is not known here.
+pub(super) const NAMES_NO_DESTINATION: &str = "it names no destination, or one that is not set";
+const NO_DESTINATION: Reply = Reply { answer: Refused, status: 422, exit_code: 2, sentence: NAMES_NO_DESTINATION };
 const DELIVERED: Reply = too_late(Delivered, "it is delivered");
 const DELIVERING: Reply = too_late(Delivering, "it is being sent in this moment");
 const DEAD: Reply = too_late(Dead, "it is a dead letter");
@@ -185,7 +187,7 @@ pub const OPERATIONS: &[Operation] = &[
         replies: &[
             done(Accepted, 201, "it is set"),
             done(Replaced, 200, "it has these settings now"),
-            Reply { sentence: "only webhooks can be named, and this sends to none", ..REFUSED },
+            Reply { sentence: TAKES_NO_NAMED, ..REFUSED },
         ],
     },
     Operation {
@@ -209,7 +211,7 @@ pub const OPERATIONS: &[Operation] = &[
             done(Accepted, 202, "it has begun"),
             done(Duplicate, 200, "it has begun before"),
             too_late(Conflict, "this id is of another action"),
-            Reply { sentence: "no destination has this name", ..NO_DESTINATION },
+            Reply { sentence: UNKNOWN_DESTINATION.sentence, ..NO_DESTINATION },
         ],
     },
 ];

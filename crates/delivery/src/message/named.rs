@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::value::RawValue;
 
+use crate::base::display::quoted;
 use crate::base::times::rfc_3339;
 
 /// The settings of a named destination, as the store and the HTTP API have them. What is left out is as for `--to`.
@@ -61,9 +62,11 @@ pub struct NamedSettings {
 impl NamedSettings {
     /// What the store keeps. `before`: what it has.
     pub(crate) fn after(self, before: Option<Self>, now_ms: i64) -> Self {
+        let before = before.map(|it| (it.secrets, it.secrets_set)).unwrap_or_default();
         let (secrets, secrets_set) = match self.secrets {
-            None => before.map_or((None, None), |it| (it.secrets, it.secrets_set)),
+            None => before,
             Some(secrets) if secrets.is_empty() => (None, None),
+            secrets if secrets == before.0 => before,
             secrets => (secrets, std::str::from_utf8(&rfc_3339(now_ms)).map(str::to_owned).ok()),
         };
         Self { secrets, secrets_set, ..self }
@@ -73,6 +76,11 @@ impl NamedSettings {
     pub(crate) fn without_secrets(self) -> Self {
         Self { secrets: None, ..self }
     }
+}
+
+/// The reason for which something is refused that names this destination.
+pub(crate) fn no_destination(name: &str) -> String {
+    format!("there is no destination {}", quoted(name, 80))
 }
 
 /// Shows no secret, and no header.

@@ -37,8 +37,8 @@ use crate::message::named::NamedSettings;
 #[cfg(feature = "http")]
 use crate::sinks::Verdict;
 #[cfg(feature = "http")]
-use crate::sinks::http::trial::try_out;
-use crate::sinks::{Delivery, TakesNamed, Verdicts};
+use crate::sinks::http::{address::HttpAddress, trial::try_out};
+use crate::sinks::{Delivery, TAKES_NO_NAMED, TakesNamed, Verdicts};
 use crate::store::file::owner::Ownership;
 use crate::store::{
     self, Action, Broken, Checkpoints, Opening, Options, PAUSED, Progress, RESTORED, Store, StoredDestination,
@@ -443,9 +443,7 @@ impl Engine {
         if named != TakesNamed::No || count == 0 {
             return Ok(());
         }
-        let text =
-            "the store has named destinations: deliver with a webhook or with handlers, or with none beside them";
-        Err(DeliveryError::Usage(text.to_owned()))
+        Err(DeliveryError::Usage(format!("the store has destinations: {TAKES_NO_NAMED}")))
     }
 
     /// The named destinations of the store, as of the last commit. Their secrets stay in the store.
@@ -476,6 +474,14 @@ impl Engine {
         })?;
         let Settings { allowed, sink_timeout_ms, .. } = &self.settings;
         try_out(name, settings, allowed, Duration::from_millis(*sink_timeout_ms)).map(Some)
+    }
+
+    /// Why each send to this address is refused, if its host is a literal address inside that is not allowed (D23).
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub fn why_refused(&self, url: &str) -> Option<String> {
+        let address = HttpAddress::parse(url).ok()?;
+        self.settings.allowed.check_host(address.host()).err().map(|error| error.to_string())
     }
 
     /// Sets how many sends there may be at a time; before the start.

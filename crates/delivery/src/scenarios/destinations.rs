@@ -438,6 +438,8 @@ fn secrets_stay_until_a_change_names_others_and_are_never_read_back__d12_d23() {
     world.give(vec![set("a", r#","paused":true,"secrets_set":"yesterday""#)]);
     assert_eq!(stored(&world), (true, set_at.clone(), Some(true)), "a change of something else");
     world.give(vec![set("a", SECRET)]);
+    assert_eq!(stored(&world), (true, set_at.clone(), Some(true)), "it is set already");
+    world.give(vec![set("a", r#","secrets":["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"]"#)]);
     assert!(stored(&world).1 > set_at);
     world.give(vec![set("a", r#","secrets":[]"#)]);
     assert_eq!(stored(&world), (false, None, Some(true)));

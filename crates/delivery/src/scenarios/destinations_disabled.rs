@@ -13,6 +13,7 @@ use crate::store::look::destinations::DestinationSeen;
 /// 0.02 of a day.
 const AFTER_MS: u64 = 1_728_000;
 const AFTER: &str = r#","disable_after_days":0.02"#;
+const CHANGED: &str = r#","disable_after_days":0.02,"concurrency":9"#;
 const MINUTE: u64 = 60_000;
 
 /// One message waits for each of these destinations, and is tried each minute.
@@ -81,7 +82,7 @@ fn a_success_a_change_or_a_resume_begins_it_anew_and_without_the_setting_nothing
     world.pass_ms(AFTER_MS - 2 * MINUTE, fails);
     assert!(noted(&world, "well").is_some() && noted(&world, "changed").is_some());
     assert_eq!(noted(&world, "never"), None);
-    world.give(vec![message("well", None, "arrives", world.wall_ms()), set("changed", AFTER)]);
+    world.give(vec![message("well", None, "arrives", world.wall_ms()), set("changed", CHANGED)]);
     world.deliver(|it| if it.body.id() == "arrives" { Verdict::Delivered } else { fails(it) });
     world.write();
     assert_eq!((noted(&world, "well"), noted(&world, "changed")), (None, None));
@@ -102,12 +103,30 @@ fn the_time_counts_over_restarts_and_is_written_once_an_outage__d23() {
     for _ in 0..5 {
         world.pass_ms(5 * MINUTE, fails);
         let since_ms = noted(&world, "gone").unwrap();
+        assert_eq!(seen(&world, "gone").failing_since_ms, Some(since_ms));
         assert!((first_ms..first_ms + 1_000).contains(&since_ms), "{}", since_ms - first_ms);
         world = restarted(world);
     }
     assert!(!is_paused(&world, "gone"));
     world.pass_ms(5 * MINUTE, fails);
     assert!(is_paused(&world, "gone"));
+}
+
+/// A file of destinations is applied at each start.
+#[test]
+fn what_is_set_as_it_is_already_changes_nothing__d23() {
+    let secrets = |secret: &str| format!(r#"{AFTER},"secrets":["whsec_{secret}"]"#);
+    let world = failing(&["gone"], &secrets("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"));
+    world.pass_ms(5 * MINUTE, fails);
+    let stored = |world: &ByHand| world.engine.with_store(|store| store.destination("gone").unwrap().settings.clone());
+    let (before, since_ms) = (stored(&world), noted(&world, "gone"));
+    assert!(since_ms.is_some());
+    for same in [AFTER, &secrets("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")] {
+        assert_eq!(world.give(vec![set("gone", same)]), [Answer::Replaced]);
+        assert_eq!((&stored(&world), noted(&world, "gone")), (&before, since_ms), "{same}");
+    }
+    world.give(vec![set("gone", &secrets("C2FVsBQIhrscChlQIMV+b5sSYspob7oD"))]);
+    assert!(stored(&world) != before && noted(&world, "gone").is_none());
 }
 
 /// Else one of very many that gets few messages would never be paused.

@@ -13,7 +13,7 @@
 //!   [`masking`].
 //! - [`Webhook`] has the further headers of a request, and the secrets that sign it; [`SharedWebhook`] may change them.
 
-mod address;
+pub(crate) mod address;
 mod answers;
 mod body;
 mod certificates;

@@ -40,6 +40,13 @@ impl Allowed {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
     }
 
+    /// # Errors
+    /// The host is such an address. A name is looked at when it is looked up.
+    pub(crate) fn check_host(&self, host: &str) -> io::Result<()> {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        host.parse().map_or(Ok(()), |address| self.check(address))
+    }
+
     /// Those that may be reached.
     ///
     /// # Errors

@@ -199,6 +199,11 @@ pub trait ReplySink: Send {
     }
 }
 
+/// Why a destination can't be named. A [`Sink`] takes batches on threads of its own, with a position and a sync; the webhooks
+/// that messages name need the thread of a [`ReplySink`] beside them, and places of their own.
+pub(crate) const TAKES_NO_NAMED: &str =
+    "named destinations stand beside a webhook, handlers=, or nothing (--to named), and this sends to something else";
+
 /// Whether a sink sends to destinations that messages name (D23).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TakesNamed {

@@ -14,15 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from tickwheel._native import MOST_PAUSED_KEYS, DeliveryEngine, Receipt, Records
-from tickwheel.delivery.base.errors import DeliveryFailed
+from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.base.threads import start
-from tickwheel.delivery.model.entries import Letter
+from tickwheel.delivery.model.entries import Answer, Letter, SetDestination
+from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import PERCENTILES, Summary
-from tickwheel.delivery.observe.log import log_events, log_text
+from tickwheel.delivery.observe.log import log_events, log_text, logger
 from tickwheel.delivery.observe.tracing import SendSpans, is_tracing
 from tickwheel.delivery.outbox.reader import OutboxReader
 from tickwheel.delivery.outbox.source import SourceOpener
@@ -91,11 +93,21 @@ class Running:
         self.recurring = 0
         """How many messages recurred at the beginning of `close`."""
         try:
+            self._set(settings.destinations)
             self.outboxes = [OutboxReader(open_source(), self.submit) for open_source in outboxes]
             """The threads that read outboxes, from `start` to `close`."""
         except BaseException:
             self.engine.close(0)
             raise
+
+    def _set(self, destinations: Sequence[SetDestination]) -> None:
+        """Set them, and warn of those that can't be reached."""
+        for receipt in self.engine.submit(destinations, format="item"):
+            if Answer.REFUSED in receipt.answers():
+                raise WrongUsage(f"--destinations: {reply('set_destination', Answer.REFUSED).sentence}")
+        for each in destinations:
+            if why := self.engine.why_refused(msgspec.json.decode(each.settings)["url"]):
+                logger.warning("the destination %s is set, and each send to it is refused: %s", each.name, why)
 
     def start(self) -> None:
         """Start delivery: from now on messages are due by the wall clock. Errors: `DeliveryFailed`."""

@@ -2,16 +2,11 @@
 
 import uuid
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from tickwheel._native import due_ms_of, rfc_3339
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage, quoted
-from tickwheel.delivery.model.entries import Act, ActionKind, Answer
-
-REFUSED_ACTIONS: Final = {
-    Answer.CONFLICT: BadRecord("this id is of another action", "the same kind and filters again, or another id"),
-    Answer.REFUSED: BadRecord("no destination has this name", "the name of one that is set"),
-}
+from tickwheel.delivery.model.entries import Act, ActionKind, Answer, no_destination
 
 Time: TypeAlias = datetime | str | int
 
@@ -43,6 +38,13 @@ def act_of(
             raise WrongUsage(f"{name} is {text!r:.100}: give text in UTF-8, 1 byte to 1 MiB")
     own_id = uuid.uuid4().hex if id is None else id
     return Act(own_id, ActionKind(kind), key, key_prefix, *range_of(due_from, due_before), destination)
+
+
+def why_refused(act: Act, answer: Answer) -> BadRecord | None:
+    """Why the action did not begin; `None`: it did."""
+    if answer is Answer.CONFLICT:
+        return BadRecord("this id is of another action", "the same kind and filters again, or another id")
+    return no_destination(act.destination) if answer is Answer.REFUSED else None
 
 
 def range_of(due_from: Time | None, due_before: Time | None) -> tuple[int | None, int | None]:

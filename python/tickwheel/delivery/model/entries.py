@@ -7,12 +7,16 @@ import msgspec
 
 from tickwheel import _native
 from tickwheel._native import Answer as Answer
-from tickwheel.delivery.base.errors import BadRecord, WrongUsage
+from tickwheel.delivery.base.errors import BadRecord, WrongUsage, quoted
+from tickwheel.delivery.model.operations import reply
 
 OTHER_CONTENT = BadRecord(*_native.OTHER_CONTENT)
-NO_DESTINATION = BadRecord(
-    "the message names a destination that is not set, or none where each has to", "the name of one that is set"
-)
+
+
+def no_destination(name: str | None = None) -> BadRecord:
+    """Why something is refused that names this destination; `None`: it names none, or its name is not known here."""
+    reason = reply("put", Answer.REFUSED).sentence if name is None else f"there is no destination {quoted(name)}"
+    return BadRecord(reason, "the name of one that is set")
 
 
 class Outcome(IntEnum):

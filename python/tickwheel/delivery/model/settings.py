@@ -1,10 +1,12 @@
 """How to deliver: the options of `tickwheel deliver` with the same names. The engine has the table of their ranges."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tickwheel._native import SETTINGS
 from tickwheel.delivery.base.errors import WrongUsage, quoted
+from tickwheel.delivery.model.entries import SetDestination
 from tickwheel.delivery.model.pace import Rate
 from tickwheel.delivery.model.retry import Retry
 
@@ -24,7 +26,8 @@ class Settings:
     """Errors: `WrongUsage`. `unanswered_for_s`: how long a message about which nothing is known is due, and its key
     without success, until it is a dead letter. `seed`: of the jitter of back-off. `rate`: how fast messages are sent.
     `concurrency`: how many sends there are at a time. `spare`: how many more that are slow or in doubt. `None`: as the
-    destination takes them. `allow_addresses`: networks inside that named destinations may have (D23).
+    destination takes them. `allow_addresses`: networks inside that named destinations may have (D23). `destinations`:
+    those that are set at the start.
     """
 
     order: Literal["key", "global"] = "key"
@@ -39,6 +42,7 @@ class Settings:
     concurrency: int | None = None
     spare: int | None = None
     allow_addresses: tuple[str, ...] = ()
+    destinations: Sequence[SetDestination] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if self.order not in ("key", "global"):

@@ -13,7 +13,7 @@ import msgspec
 from tickwheel._native import StoreSnapshot, rfc_3339, store_owner
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.engine.running import Running
-from tickwheel.delivery.model.bulk import REFUSED_ACTIONS
+from tickwheel.delivery.model.bulk import why_refused
 from tickwheel.delivery.model.entries import (
     Act,
     Again,
@@ -40,6 +40,8 @@ _KEEP_IDS_DAYS: Final = 36_500.0  # the longest: how long ids are kept is for th
 class StoreControl:
     """Opens a store, and delivers nothing. Errors: `WrongUsage` if there is none, or a process works with it."""
 
+    warning: str | None = None  # the next deliverer knows which addresses are allowed
+
     def __init__(self, store: Path) -> None:
         self._view = StoreView(store)
         self._view.list(limit=1)  # there is one
@@ -64,7 +66,7 @@ class StoreControl:
 
     def begin(self, act: Act) -> None:
         """The same id again goes on with that action."""
-        if (refused := REFUSED_ACTIONS.get(self._answer(act))) is not None:
+        if (refused := why_refused(act, self._answer(act))) is not None:
             raise refused
 
     def action(self, id_: str) -> Action:
@@ -96,7 +98,9 @@ def _check_letters(store: Path) -> None:
 
 
 class HttpControl(ServerView):
-    """Asks a `tickwheel serve`."""
+    """Asks a `tickwheel serve`. `warning`: what it said beside its last answer."""
+
+    warning: str | None = None
 
     def ask(self, item: Asked) -> Answer:
         """By the routes of `serve/http.py`."""
@@ -117,6 +121,7 @@ class HttpControl(ServerView):
             case RemoveDestination(name, dead):
                 path = f"/destinations/{quote(name, safe='')}"
                 answer = self.request("DELETE", address(path, messages="dead" if dead else None))
+        self.warning = answer.get("warning")
         return Answer(answer["state"])
 
     def test(self, name: str) -> tuple[str, str | None, float] | None:

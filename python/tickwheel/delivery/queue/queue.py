@@ -14,9 +14,8 @@ import msgspec
 from tickwheel._native import ArrowRows, Receipt, due_ms_of, read_records
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.engine.running import Running
-from tickwheel.delivery.model.bulk import REFUSED_ACTIONS, Time, act_of
+from tickwheel.delivery.model.bulk import Time, act_of, why_refused
 from tickwheel.delivery.model.entries import (
-    NO_DESTINATION,
     OTHER_CONTENT,
     Act,
     Again,
@@ -28,8 +27,10 @@ from tickwheel.delivery.model.entries import (
     Requeue,
     Reschedule,
     SetDestination,
+    no_destination,
 )
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
+from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.model.pace import Rate
 from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
@@ -241,7 +242,7 @@ class DeliveryQueue:
             if answer is Answer.CONFLICT:
                 raise OTHER_CONTENT
             if answer is Answer.REFUSED:
-                raise NO_DESTINATION
+                raise no_destination(destination)
             return answer
 
         return self._ask([given], accepted, format="item", trace=current_traceparent())
@@ -360,7 +361,7 @@ class DeliveryQueue:
 
     def _begin(self, act: Act) -> str:
         def begun(receipts: list[Receipt]) -> str:
-            refused = REFUSED_ACTIONS.get(_the_one(receipts))
+            refused = why_refused(act, _the_one(receipts))
             if refused is not None:
                 raise refused
             return act.id
@@ -448,7 +449,7 @@ class DeliveryQueue:
         def set_now(receipts: list[Receipt]) -> Answer:
             answer = _the_one(receipts)
             if answer is Answer.REFUSED:
-                raise WrongUsage("only webhooks can be named: give to= a webhook, or None")
+                raise WrongUsage(reply("set_destination", answer).sentence)
             return answer
 
         return self._ask([SetDestination(name, settings)], set_now, format="item")
@@ -508,7 +509,7 @@ class DeliveryQueue:
             if answer is Answer.REFUSED:
                 raise WrongUsage(": ".join(self._running.why_not_paused()))
             if answer is Answer.UNKNOWN:
-                raise WrongUsage(f"there is no destination {asked.destination!r}: set it first")
+                raise WrongUsage(str(no_destination(asked.destination)))
 
         return self._ask([asked], done, format="item")
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tickwheel.delivery.base.errors import WrongUsage
-from tickwheel.delivery.model.bulk import REFUSED_ACTIONS, act_of
+from tickwheel.delivery.model.bulk import act_of, why_refused
 from tickwheel.delivery.model.entries import Act, Answer
 from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.serve.bodies import Bodies
@@ -69,7 +69,7 @@ class Actions:
             except WrongUsage as error:
                 raise problem(400, str(error), _ALLOWED) from error
         answer = await self._ask(act)
-        status, refused = reply("act", answer).status, REFUSED_ACTIONS.get(answer)
+        status, refused = reply("act", answer).status, why_refused(act, answer)
         if refused is not None:
             raise problem(status, refused.reason, refused.allowed)
         return json_response(status, {"id": act.id, "state": answer})

@@ -68,10 +68,12 @@ class Destinations:
     async def _set(self, request: Request, name: str) -> Response:
         refuse_query(request)
         async with self._bodies.receive(request, _MOST) as body:
-            decoded(body, dict[str, Any], _OBJECT)
+            url = decoded(body, dict[str, Any], _OBJECT).get("url", "")
             settings = body.decode()  # as it is: 1.50 in a template is not 1.5
         answer = await self._submit(SetDestination(name, settings))
-        return _answer("set_destination", name, answer, "open the server with --to named, or with a webhook")
+        warning = None if answer is Answer.REFUSED else self._running.engine.why_refused(url)
+        more = {} if warning is None else {"warning": warning}
+        return _answer("set_destination", name, answer, "open the server with --to named, or with a webhook", **more)
 
     async def _remove(self, request: Request, name: str) -> Response:
         given = parameters(request, ("messages",), _REMOVED)
@@ -111,7 +113,7 @@ def _unknown(name: str) -> Response:
     return json_response(404, {"name": name, "state": Answer.UNKNOWN})
 
 
-def _answer(operation: str, name: str, answer: Answer, allowed: str) -> Response:
+def _answer(operation: str, name: str, answer: Answer, allowed: str, **more: str) -> Response:
     meaning = reply(operation, answer)
-    why = {"reason": meaning.sentence, "allowed": allowed} if answer is Answer.REFUSED else {}
+    why = {"reason": meaning.sentence, "allowed": allowed} if answer is Answer.REFUSED else more
     return json_response(meaning.status, {"name": name, "state": answer, **why})

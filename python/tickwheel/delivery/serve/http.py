@@ -30,7 +30,6 @@ from tickwheel.delivery.base.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import is_text
 from tickwheel.delivery.model.entries import (
-    NO_DESTINATION,
     OTHER_CONTENT,
     Again,
     Answer,
@@ -38,6 +37,7 @@ from tickwheel.delivery.model.entries import (
     Pause,
     Requeue,
     Reschedule,
+    no_destination,
 )
 from tickwheel.delivery.model.message import Cancel
 from tickwheel.delivery.model.operations import reply
@@ -88,7 +88,7 @@ _IN_ADDRESS = "UTF-8, percent-encoded, and ?key=K"
 _REPLACING = "/messages, or /messages?replace=true, and then &at_latest_ms=N if it is put off again and again"
 _MOST_DIGITS = 15
 _SET_AGAIN = "PUT /destinations/{name}, then the same request; or the message anew, to another destination"
-_REFUSED = {Answer.CONFLICT: OTHER_CONTENT, Answer.REFUSED: NO_DESTINATION}
+_REFUSED = {Answer.CONFLICT: OTHER_CONTENT, Answer.REFUSED: no_destination()}
 _DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
 
 

@@ -37,16 +37,18 @@ def _header(number: int, text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon:
         raise WrongUsage(f"--webhook-header {number} is no header: write 'NAME: VALUE', as in 'X-Tenant: 17'")
-    option, value = f"--webhook-header {name}", value.strip()
+    return name, read_value(f"--webhook-header {name}", value.strip())
+
+
+def read_value(option: str, value: str) -> str:
+    """The value, or what its `env:VARIABLE` or `file:PATH` names. Errors: `WrongUsage`, which shows no value."""
     kind, _, where = value.partition(":")
     if kind == "env":
         found = os.environ.get(where)
         if found is None:
             raise WrongUsage(f"{option}: the environment has no variable {where}: set it, or write file:PATH")
-        return name, found.rstrip("\r\n")
-    if kind == "file":
-        return name, _text(option, Path(where)).rstrip("\r\n")
-    return name, value
+        return found.rstrip("\r\n")
+    return _text(option, Path(where)).rstrip("\r\n") if kind == "file" else value
 
 
 def _secrets(path: Path) -> Iterator[str]:

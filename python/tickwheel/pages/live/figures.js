@@ -129,11 +129,12 @@ function show_destinations(found) {
   }));
 }
 
-function destination_row({ name, state, down_since, overdue, delivered, late, rate, next_try, last_error, last_error_at }) {
+function destination_row({ name, state, down_since, failing_since, overdue, delivered, late, rate, next_try, last_error, last_error_at }) {
   const is_ill = state !== "sending";
   const to_list = (list, text, label) => make("a", { href: "#messages", "data-list": list, "data-destination": name, "aria-label": `${label} of ${name}` }, text);
   const number = overdue >= MOST_COUNTED ? `${count(overdue)} and more` : count(overdue);
   const since = down_since ? [" since ", when(down_since)] : [];
+  if (failing_since) since.push(", fails since ", when(failing_since));
   const next = { down: "each second", paused: "" }[state] ?? (next_try ? when(next_try, "soon") : "");
   const error = last_error ? make("span", {}, `${short(last_error, 200)} (`, when(last_error_at), ")") : "";
   const cells = [

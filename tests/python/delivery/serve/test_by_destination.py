@@ -52,7 +52,7 @@ def test_a_page_has_those_of_one__D14_D23(served: Served) -> None:
 
 def test_an_action_is_on_those_of_one__D16_D23(served: Served) -> None:
     refused = served.ask("POST", "/actions", {"kind": "cancel", "destination": "nobody"})
-    assert (refused.status, refused.body["reason"]) == (422, "no destination has this name")
+    assert (refused.status, refused.body["reason"]) == (422, "there is no destination 'nobody'")
     done = run("cancel", served.url, "--destination", "a")
     assert "cancelled 2" in done.output, done.output
     listed = run("list", served.url, "--destination", "b").output.splitlines()
@@ -60,7 +60,7 @@ def test_an_action_is_on_those_of_one__D16_D23(served: Served) -> None:
     assert len(listed) == 2
     assert run("list", served.url, "--destination", "a", "--json").output.count('"id"') == 0
     refused_command = run("requeue", served.url, "--destination", "nobody")
-    assert (refused_command.exit_code, "no destination has this name" in refused_command.output) == (2, True)
+    assert (refused_command.exit_code, "there is no destination 'nobody'" in refused_command.output) == (2, True)
 
 
 def test_a_file_takes_the_same_filters__D14_D16_D23(served: Served, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_file_takes_the_same_filters__D14_D16_D23(served: Served, tmp_path: Pa
     store = str(tmp_path / "store.db")
     assert len(json.loads(run("list", store, "--destination", "a", "--json").output)["messages"]) == 2
     assert "cancelled 1" in run("cancel", store, "--destination", "b").output
-    assert "no destination has this name" in run("cancel", store, "--destination", "c").output
+    assert "there is no destination 'c'" in run("cancel", store, "--destination", "c").output
     assert run("dead", store, "--destination", "c").exit_code == 2
 
 
@@ -93,7 +93,7 @@ def test_a_program_names_one__D16_D23(tmp_path: Path) -> None:
     with DeliveryQueue(tmp_path / "s.db", to=None) as queue:
         queue.set_destination("a", NOWHERE)
         queue.put("m", 1, due=FAR_MS, destination="a")
-        with pytest.raises(BadRecord, match="no destination has this name"):
+        with pytest.raises(BadRecord, match="there is no destination 'nobody'"):
             queue.cancel_many(destination="nobody")
         with pytest.raises(WrongUsage, match="there is no destination 'nobody'"):
             queue.view.list(destination="nobody")

@@ -4,14 +4,16 @@ import http.client
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from delivery.serve.conftest import Served
+from delivery.serve.conftest import Served, Server
 from delivery.webhook_receiver import Receiver
+from tickwheel.commands import tickwheel as command
 from tickwheel.delivery.serve.tokens import Right, Tokens
 from tickwheel.delivery.sinks import Destination
 
@@ -169,3 +171,35 @@ def test_only_its_own_right_sets_reads_or_removes_one__D12_D23(tmp_path: Path) -
         assert served.ask("GET", "/status", headers=headers).status == 403
     finally:
         served.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "is_refused"),
+    [
+        ("http://10.0.0.1/a", True),
+        ("http://[::ffff:10.0.0.1]:80/", True),
+        ("http://127.0.0.1:1/", False),
+        ("https://acme.example/", False),
+    ],
+)
+def test_an_address_inside_is_set_with_a_warning__D23(named: Served, url: str, *, is_refused: bool) -> None:
+    answer = named.ask("PUT", "/destinations/a", {"url": url})
+    assert (answer.status, "warning" in answer.body) == (201, is_refused)
+    told = CliRunner().invoke(command, ["destinations", "set", named.url, "a", "--url", url])
+    assert (told.exit_code, told.stdout) == (0, "a: changed.\n")
+    assert ("is an address inside, which no destination may have without --allow-address" in told.stderr) is is_refused
+
+
+def test_a_file_of_them_is_set_before_the_ports_open__D23(
+    tmp_path: Path, receiver: Receiver, start: Callable[..., Server]
+) -> None:
+    (tmp_path / "hooks.toml").write_text(f'[here]\nurl = "{receiver.url}"\n[inside]\nurl = "http://10.0.0.1/"\n')
+    (tmp_path / "hooks.toml").chmod(0o600)  # else it is told that others may read it
+    more = ("--to", "named", "--allow-address", "127.0.0.1", "--destinations", str(tmp_path / "hooks.toml"))
+    server = start(tmp_path / "s.db", *more)
+    assert "the destination inside is set, and each send to it is refused: 10.0.0.1 is an address" in server.says()
+    server.listening()
+    assert server.ask("POST", "/messages", {"id": "a", "delay_ms": 0, "destination": "here"}).status == 201
+    while not receiver.requests:
+        time.sleep(0.01)
+    assert server.ask("PUT", "/destinations/inside", {"url": "http://10.0.0.1/"}).body["warning"]

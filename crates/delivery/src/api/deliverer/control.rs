@@ -12,6 +12,7 @@ use crate::message::incoming::Incoming;
 use crate::message::named::NamedSettings;
 use crate::message::{Cancel, Message, Reschedule, check_name, checked, checked_destination, ms_of};
 use crate::run::settings::check_destination;
+use crate::sinks::TAKES_NO_NAMED;
 #[cfg(feature = "http")]
 use crate::sinks::Verdict;
 
@@ -96,9 +97,7 @@ impl Deliverer {
         let settings = serde_json::to_string(settings).map_err(no_json)?;
         check_destination(&settings)?;
         match self.ask(Item::SetDestination { name: checked_destination(name).map_err(usage)?, settings })? {
-            Answer::Refused => {
-                Err(DeliveryError::Usage("only webhooks can be named, and this sends to none".to_owned()))
-            }
+            Answer::Refused => Err(DeliveryError::Usage(TAKES_NO_NAMED.to_owned())),
             answer => Ok(answer),
         }
     }

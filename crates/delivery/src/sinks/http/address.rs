@@ -102,6 +102,10 @@ impl HttpAddress {
         self.parts.iter().filter_map(|part| if let Part::Text(text) = part { Some(text.as_str()) } else { None })
     }
 
+    pub(crate) fn host(&self) -> &str {
+        self.uri.host().unwrap_or("")
+    }
+
     pub(super) fn is_https(&self) -> bool {
         self.uri.scheme_str() == Some("https")
     }

@@ -84,11 +84,7 @@ impl Connect {
     /// The address has a literal host that is inside. Names are looked at when they are looked up.
     fn check(&self, uri: &Uri) -> std::io::Result<()> {
         let Some(guard) = &self.guard else { return Ok(()) };
-        let host = uri.host().unwrap_or("").trim_start_matches('[').trim_end_matches(']');
-        match host.parse() {
-            Ok(address) => guard.get().cloned().unwrap_or_default().check(address),
-            Err(_) => Ok(()),
-        }
+        guard.get().cloned().unwrap_or_default().check_host(uri.host().unwrap_or(""))
     }
 }
 

@@ -48,6 +48,9 @@ pub struct DestinationSeen {
     pub paused_since_ms: Option<i64>,
     /// Why, if it was paused because it failed for long.
     pub paused_reason: Option<String>,
+    /// Since when it fails without a success, if its settings say that this is to end in a pause. The store knows it after a
+    /// minute.
+    pub failing_since_ms: Option<i64>,
     /// Messages without an outcome, up to `MOST_COUNTED`. Recurring messages do not count, their occurrences do.
     pub waiting: u64,
     /// How many of them are due, up to `MOST_COUNTED`.
@@ -178,9 +181,10 @@ fn destination(
     now_ms: i64,
     near: &NearByShare,
 ) -> rusqlite::Result<Option<DestinationSeen>> {
-    let find = "SELECT name, settings, paused_ms, pause_reason FROM destinations WHERE share = ? AND settings <> ''";
-    let found = |row: &Row<'_>| Ok((text(row, 0)?, text(row, 1)?, row.get(2)?, row.get(3)?));
-    let Some((name, settings, paused_since_ms, paused_reason)) =
+    let find = "SELECT name, settings, paused_ms, pause_reason, failing_ms FROM destinations \
+                WHERE share = ? AND settings <> ''";
+    let found = |row: &Row<'_>| Ok((text(row, 0)?, text(row, 1)?, row.get(2)?, row.get(3)?, row.get(4)?));
+    let Some((name, settings, paused_since_ms, paused_reason, failing_since_ms)) =
         cached(db, find)?.query_row([share], found).optional()?
     else {
         return Ok(None);
@@ -201,6 +205,7 @@ fn destination(
         concurrency,
         paused_since_ms,
         paused_reason,
+        failing_since_ms,
         waiting: count(NEVER_MS, near.waiting)?,
         overdue: count(now_ms.saturating_add(1), near.overdue)?,
         first_due_ms: near.first_due_ms.into_iter().chain(first_due_ms(db, share)?).min(),

@@ -8,9 +8,9 @@ use rusqlite::{Connection, Row, named_params};
 use super::destinations::share_named;
 use super::message::{ENDED, OF_OPEN, OPEN, Seen, add_letter, ended, find, open};
 use super::snapshot::{Snapshot, optional_text, text};
-use crate::base::display::quoted;
 use crate::base::error::DeliveryError;
 use crate::message::incoming::lane_of;
+use crate::message::named::no_destination;
 use crate::message::recurrence::NEVER_MS;
 use crate::store::sql::{Result, rows};
 use crate::store::types::{Outcome, Position};
@@ -64,7 +64,7 @@ impl Snapshot {
 
     /// The number of the destination with this name.
     pub(super) fn share_named(&self, name: &str) -> Result<i64, DeliveryError> {
-        let unknown = || format!("there is no destination {}: name one that is set", quoted(name, 80));
+        let unknown = || format!("{}: name one that is set", no_destination(name));
         self.ask(|db| share_named(db, name))?.ok_or_else(|| DeliveryError::Usage(unknown()))
     }
 }

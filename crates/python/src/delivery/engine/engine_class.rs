@@ -313,6 +313,11 @@ impl DeliveryEngine {
         "deliver"
     }
 
+    /// Why each send to this address of a named destination is refused, if that is known before.
+    fn why_refused(&self, py: Python<'_>, url: &str) -> PyResult<Option<String>> {
+        Ok(self.core(py)?.running.engine().why_refused(url))
+    }
+
     /// Sends a test message to a named destination: how it ended, what came back, and how long it took in milliseconds.
     fn test_destination(&self, py: Python<'_>, name: &str) -> PyResult<Option<(&'static str, Option<String>, f64)>> {
         let found = self.try_ask(py, |engine| engine.test_destination(name))?;

@@ -14,7 +14,10 @@ pub(crate) fn seen_to_python<'py>(
     (counts, found): (DestinationCounts, Vec<DestinationSeen>),
 ) -> PyResult<Destinations<'py>> {
     let seen = |it: DestinationSeen| {
-        let seen = fields!(py, it, name paused_since_ms paused_reason rate concurrency waiting overdue first_due_ms next_try_ms);
+        let seen = fields!(
+            py, it,
+            name paused_since_ms paused_reason failing_since_ms rate concurrency waiting overdue first_due_ms next_try_ms
+        );
         if let Some(it) = it.answers {
             let answers = fields!(
                 py,

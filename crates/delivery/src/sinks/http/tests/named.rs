@@ -126,7 +126,7 @@ fn a_setting_that_is_not_allowed_is_told_and_no_secret_is_shown__d23() {
     }
     deliverer.close(None).unwrap();
     let deliverer = Deliverer::open(folder.path().join("t.db"), Destination::standard_output()).unwrap();
-    assert!(deliverer.set_destination("x", &good()).unwrap_err().to_string().contains("only webhooks"));
+    assert!(deliverer.set_destination("x", &good()).unwrap_err().to_string().contains("stand beside a webhook"));
     deliverer.close(None).unwrap();
 }
 
