@@ -19,7 +19,8 @@ use crate::system::SystemTimer;
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
 /// use std::sync::Arc;
-/// /// use tickwheel::{Config, DelayedOperation, DelayedOperationPurgatory, Operation, SystemTimer};
+/// use std::time::Duration;
+/// use tickwheel::{Config, DelayedOperation, DelayedOperationPurgatory, Operation, SystemTimer};
 ///
 /// /// A write that is done once three replicas have it.
 /// struct Produce(AtomicU32);
