@@ -186,28 +186,4 @@ mod tests {
         let level = &of(&schedule, 0).levels[5];
         assert_eq!((level.tick_ms, level.tasks[3], level.tasks[18]), (tick_ms, 0, 1));
     }
-
-    #[test]
-    fn the_sum_is_right_also_in_a_flush() {
-        let mut schedule = Schedule::new(1000, &[20], 0, Precision::Exact);
-        let mut handles = Vec::new();
-        for task in 0..5 * STEP as u64 {
-            handles.extend([
-                schedule.add(0, 5_000_000 + task, task, 0).0,
-                schedule.add(0, 70_000_000 * (task % 300), task, 0).0,
-            ]);
-        }
-        for handle in handles.into_iter().step_by(3) {
-            schedule.remove(handle);
-        }
-        let (mut out, mut progress) = (Vec::new(), Progress::default());
-        let mut steps = 0;
-        while schedule.step(5_000_000, STEP, &mut out, &mut progress) {
-            let counted = of(&schedule, 0);
-            let in_buckets: usize = counted.levels.iter().flat_map(|level| &level.tasks).sum();
-            assert_eq!((counted.front + in_buckets, counted.size), (schedule.len(), schedule.len()));
-            steps += 1;
-        }
-        assert!(steps > 3);
-    }
 }

@@ -263,15 +263,24 @@ mod tests {
     use crate::schedule::{Precision, Progress, STEP};
 
     #[test]
-    fn a_timer_that_flushes_a_large_bucket_shows_every_task__t14() {
+    fn a_timer_in_a_flush_shows_and_counts_every_task__t14() {
         let mut schedule = Schedule::new(1000, &[20], 0, Precision::Exact);
-        let count = 5 * STEP as u64;
-        for task in 0..count {
-            schedule.add(0, 5_000_000 + task, task, 0);
+        let mut handles = Vec::new();
+        for task in 0..5 * STEP as u64 {
+            handles.extend([
+                schedule.add(0, 5_000_000 + task, task, 0).0,
+                schedule.add(0, 70_000_000 * (task % 300), task, 0).0,
+            ]);
+        }
+        for handle in handles.into_iter().step_by(3) {
+            schedule.remove(handle);
         }
         let (mut out, mut progress) = (Vec::new(), Progress::default());
         let mut steps = 0;
         while schedule.step(5_000_000, STEP, &mut out, &mut progress) {
+            let counted = occupancy::of(&schedule, 0);
+            let in_buckets: usize = counted.levels.iter().flat_map(|level| &level.tasks).sum();
+            assert_eq!((counted.front + in_buckets, counted.size), (schedule.len(), schedule.len()));
             let snapshot = of(&schedule, |_, task| *task);
             let shown = snapshot.levels.iter().flat_map(|level| &level.buckets).map(|bucket| bucket.tasks.len());
             assert_eq!(shown.sum::<usize>() + snapshot.front.len(), schedule.len());

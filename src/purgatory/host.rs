@@ -33,7 +33,8 @@ pub enum TryResult<E> {
     Failed(E),
 }
 
-/// What the protocol needs from the language whose operations wait here.
+/// What the protocol needs from the language whose operations wait here. The defaults are for operations that no other code
+/// puts on a timer, without waiters, in a process that does not fork.
 pub trait Host<K: OperationKind>: Locking<K> {
     /// The error of the host's own code.
     type Error;
@@ -42,7 +43,9 @@ pub trait Host<K: OperationKind>: Locking<K> {
     fn call_try_complete(&self, op: &K::Op) -> TryResult<Self::Error>;
 
     /// The deadline that the operation has already, before its wait.
-    fn current_deadline(&self, op: &K::Op) -> Option<K::Deadline>;
+    fn current_deadline(&self, _op: &K::Op) -> Option<K::Deadline> {
+        None
+    }
 
     /// Puts the operation on the timer, or moves it there, if this purgatory sets deadlines; returns the deadline that it has
     /// then, and the time. When it is refused, nothing has changed. Called with the operation's watch locked, so it runs no
@@ -62,14 +65,16 @@ pub trait Host<K: OperationKind>: Locking<K> {
 
     /// The operation begins to wait in a purgatory with this environment. Called with its watch locked: the host may store
     /// what must be notified of the end.
-    fn wait_begins(&self, environment: &K::Environment, op: &K::Op);
+    fn wait_begins(&self, _environment: &K::Environment, _op: &K::Op) {}
 
     /// Takes what [`Self::wait_begins`] stored: the operation was taken out, and the caller notifies. Called with its watch
     /// locked.
-    fn take_waiters(&self, op: &K::Op) -> K::Waiters;
+    fn take_waiters(&self, _op: &K::Op) -> K::Waiters {
+        K::Waiters::default()
+    }
 
     /// Notifies that the operation was taken out before it was complete.
-    fn notify_taken_out(&self, environment: &K::Environment, op: &K::Op, waiters: K::Waiters);
+    fn notify_taken_out(&self, _environment: &K::Environment, _op: &K::Op, _waiters: K::Waiters) {}
 
     /// Puts an entry on the timer, whose executor calls [`TimerCheck::run`]. No bound of the timer refuses it.
     ///
@@ -78,10 +83,14 @@ pub trait Host<K: OperationKind>: Locking<K> {
     fn add_timer_check(&self, environment: &K::Environment, check: TimerCheck<K>) -> Result<(), Self::Error>;
 
     /// The number of the process that this call was made in.
-    fn process(&self) -> u32;
+    fn process(&self) -> u32 {
+        0
+    }
 
     /// Whether this is still the process that the call was made in; not so in a child that a method forked.
-    fn is_same_process(&self) -> bool;
+    fn is_same_process(&self) -> bool {
+        true
+    }
 
     /// Lets other threads run first; for longer the more rounds this thread has made.
     fn yield_to_others(&self, rounds: u32);

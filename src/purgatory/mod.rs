@@ -30,7 +30,7 @@ mod timer_check_run;
 mod watchers;
 mod watching;
 
-pub use rust::{DelayedOperation, DelayedOperationPurgatory, Operation, PurgatoryStats};
+pub use rust::{DelayedOperation, DelayedOperationPurgatory, Operation};
 
 pub use {
     check_requests::RequestedChecks,
@@ -39,7 +39,7 @@ pub use {
     leaving::{cancel, expire, force_complete, is_idle, sync_deadline},
     operation_state::{Cause, Completer, OperationKind, OperationState},
     operation_types::{Locking, OperationTypes},
-    purgatory_core::Purgatory,
+    purgatory_core::{Purgatory, PurgatoryStats},
     rounds::Rounds,
     timer_check::TimerCheck,
     watchers::shrink,

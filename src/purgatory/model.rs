@@ -206,10 +206,6 @@ impl Host<Model> for ModelHost {
         Ok(ArmedDeadline { deadline: Some(()), now_us: 0 })
     }
 
-    fn current_deadline(&self, _op: &Op) -> Option<()> {
-        None
-    }
-
     fn disarm(&self, op: &Op, environment: Option<&Environment>, deadline: Option<&()>) -> Option<()> {
         let (environment, ()) = (environment?, deadline?);
         let mut armed = environment.armed.lock();
@@ -217,23 +213,9 @@ impl Host<Model> for ModelHost {
         found.map(|index| drop(armed.swap_remove(index)))
     }
 
-    fn wait_begins(&self, _environment: &Environment, _op: &Op) {}
-
-    fn take_waiters(&self, _op: &Op) {}
-
-    fn notify_taken_out(&self, _environment: &Environment, _op: &Op, (): ()) {}
-
     fn add_timer_check(&self, environment: &Environment, check: TimerCheck<Model>) -> Result<(), ()> {
         environment.timer_checks.lock().push_back(check);
         Ok(())
-    }
-
-    fn process(&self) -> u32 {
-        0
-    }
-
-    fn is_same_process(&self) -> bool {
-        true
     }
 
     fn yield_to_others(&self, _rounds: u32) {

@@ -26,7 +26,7 @@ pub trait OperationTypes: Sized + 'static {
     /// code.
     type DisarmedDeadline;
     /// The waiters that must be notified of the end of a wait.
-    type Waiters;
+    type Waiters: Default;
     /// The environment of a purgatory: its timer and its settings.
     type Environment: Send + Sync + 'static;
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering}; // a model needs no switch of threads at a counter
+use std::time::Duration;
 
 use super::check_requests::ListAddress;
 use super::key_list::ListId;
@@ -45,17 +46,26 @@ fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// What a purgatory counts.
+/// The counters of a purgatory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
+#[non_exhaustive]
+pub struct PurgatoryStats {
+    /// Operations that wait.
     pub waiting: u64,
+    /// Operations on the timer.
     pub delayed: usize,
-    pub keys: usize,
+    /// Places on the lists of all keys: an operation under three keys has three.
     pub watched: usize,
+    /// Keys for which an operation waits.
+    pub keys: usize,
+    /// Operations that were completed in time.
     pub completed: u64,
+    /// Operations that their deadline completed.
     pub expired: u64,
+    /// Operations that were taken out.
     pub cancelled: u64,
-    pub waited_us: u64,
+    /// The sum of the waiting times of all that were completed or expired.
+    pub waited: Duration,
 }
 
 impl<K: OperationTypes> Purgatory<K> {
@@ -71,9 +81,9 @@ impl<K: OperationTypes> Purgatory<K> {
     }
 
     /// How many operations wait, and in how many places.
-    pub fn counts<H: Locking<K>>(&self, host: &H) -> Counts {
+    pub fn counts<H: Locking<K>>(&self, host: &H) -> PurgatoryStats {
         let (keys, watched) = self.watchers.count(host);
-        Counts {
+        PurgatoryStats {
             waiting: self.counters.waiting(),
             delayed: self.delayed(),
             keys,
@@ -81,7 +91,7 @@ impl<K: OperationTypes> Purgatory<K> {
             completed: load(&self.counters.completed),
             expired: load(&self.counters.expired),
             cancelled: load(&self.counters.cancelled),
-            waited_us: load(&self.counters.waited_us),
+            waited: Duration::from_micros(load(&self.counters.waited_us)),
         }
     }
 

@@ -56,7 +56,7 @@ fn cancel(pool: &Pool, cancelled: &Arc<AtomicU32>) -> JoinHandle<()> {
 }
 
 /// An operation waits, and several threads end its wait at the same time.
-fn meet(fates: &Fates, keys: &[u8], checks: bool, expires: bool, cancels: bool) {
+fn meet(fates: &Fates, keys: &[u8], [checks, expires, cancels]: [bool; 3]) {
     let (pool, event, cancelled) = (purgatory(), Event::default(), Arc::new(AtomicU32::new(0)));
     let op = Op::after(&[event.clone()]);
     assert_eq!(watch(&pool, &op, keys), Some(false));
@@ -73,57 +73,36 @@ fn meet(fates: &Fates, keys: &[u8], checks: bool, expires: bool, cancels: bool) 
 }
 
 #[test]
-fn an_operation_is_completed_or_expires_and_not_both__p1() {
-    let fates = Arc::new(Fates::default());
-    let seen = Arc::clone(&fates);
-    sample(RUNS, move || meet(&fates, &[1], true, true, false));
-    assert_eq!(seen.seen(), [true, true, false]);
-}
-
-#[test]
-fn an_operation_is_completed_or_cancelled_and_not_both__p4() {
-    let fates = Arc::new(Fates::default());
-    let seen = Arc::clone(&fates);
-    sample(RUNS, move || meet(&fates, &[1], true, false, true));
-    assert_eq!(seen.seen(), [true, false, true]);
-}
-
-#[test]
-fn an_operation_expires_or_is_cancelled_and_not_both__p4() {
-    let fates = Arc::new(Fates::default());
-    let seen = Arc::clone(&fates);
-    sample(RUNS, move || meet(&fates, &[1], false, true, true));
-    assert_eq!(seen.seen(), [false, true, true]);
-}
-
-#[test]
 fn of_completion_expiry_and_cancel_one_gets_it__p1_p4() {
-    let fates = Arc::new(Fates::default());
-    let seen = Arc::clone(&fates);
-    sample(RUNS, move || meet(&fates, &[1, 2], true, true, true));
-    assert_eq!(seen.seen(), [true, true, true]);
+    let cases: [(&[u8], [bool; 3]); 4] = [
+        (&[1], [true, true, false]),
+        (&[1], [true, false, true]),
+        (&[1], [false, true, true]),
+        (&[1, 2], [true, true, true]),
+    ];
+    for (keys, ways) in cases {
+        let fates = Arc::new(Fates::default());
+        let seen = Arc::clone(&fates);
+        sample(RUNS, move || meet(&fates, keys, ways));
+        assert_eq!(seen.seen(), ways);
+    }
 }
 
-/// One thread ends the wait of an operation while the test's own thread cancels it.
-fn against_a_cancel(fates: &Fates, other: fn(&Pool, &Op)) {
-    let pool = purgatory();
-    let op = Op::after(&[Event::default()]);
-    assert_eq!(watch(&pool, &op, &[1]), Some(false));
-    let others = {
-        let (pool, op) = (Arc::clone(&pool), op.clone());
-        spawn(move || other(&pool, &op))
-    };
-    let cancelled = op.cancel();
-    join([others]);
-    fates.judge(&op, u32::from(cancelled));
-    assert_empty(&pool);
-}
-
+/// One thread expires an operation while the test's own thread cancels it.
 #[test]
 fn an_expiry_and_a_cancel_have_one_winner__p4() {
     let fates = Arc::new(Fates::default());
     let seen = Arc::clone(&fates);
-    every(move || against_a_cancel(&fates, |pool, _| expire_all(pool)));
+    every(move || {
+        let pool = purgatory();
+        let op = Op::after(&[Event::default()]);
+        assert_eq!(watch(&pool, &op, &[1]), Some(false));
+        let expiring = expire(&pool);
+        let cancelled = op.cancel();
+        join([expiring]);
+        fates.judge(&op, u32::from(cancelled));
+        assert_empty(&pool);
+    });
     assert_eq!(seen.seen(), [false, true, true]);
 }
 

@@ -99,11 +99,6 @@ impl<O: DelayedOperation> Host<RustOperations<O>> for RustHost {
         }
     }
 
-    /// An operation of Rust gets onto a timer only by its purgatory.
-    fn current_deadline(&self, _op: &Operation<O>) -> Option<Handle> {
-        None
-    }
-
     fn arm(&self, environment: &Environment, op: &Operation<O>) -> Result<ArmedDeadline<RustOperations<O>>, HostError> {
         if !environment.timer_enabled {
             return Ok(ArmedDeadline { deadline: None, now_us: environment.timer.clock().now_us() });
@@ -120,12 +115,6 @@ impl<O: DelayedOperation> Host<RustOperations<O>> for RustHost {
         environment?.timer.cancel(*deadline?).then_some(())
     }
 
-    fn wait_begins(&self, _environment: &Environment, _op: &Operation<O>) {}
-
-    fn take_waiters(&self, _op: &Operation<O>) {}
-
-    fn notify_taken_out(&self, _environment: &Environment, _op: &Operation<O>, (): ()) {}
-
     fn add_timer_check(
         &self,
         environment: &Environment,
@@ -134,14 +123,6 @@ impl<O: DelayedOperation> Host<RustOperations<O>> for RustHost {
         let delay = check.delay();
         let added = environment.timer.add(delay, Box::new(move || check.run(&RustHost)), Room::Always);
         added.map(drop).map_err(HostError::Timer)
-    }
-
-    fn process(&self) -> u32 {
-        0
-    }
-
-    fn is_same_process(&self) -> bool {
-        true
     }
 
     fn yield_to_others(&self, rounds: u32) {

@@ -5,4 +5,4 @@ mod operation;
 mod purgatory;
 
 pub use operation::{DelayedOperation, Operation};
-pub use purgatory::{DelayedOperationPurgatory, PurgatoryStats};
+pub use purgatory::DelayedOperationPurgatory;

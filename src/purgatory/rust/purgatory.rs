@@ -4,11 +4,10 @@ use std::collections::HashSet;
 use std::fmt;
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::super::key_list::ShortList;
 use super::super::leaving;
-use super::super::purgatory_core::Purgatory;
+use super::super::purgatory_core::{Purgatory, PurgatoryStats};
 use super::super::watching::WatchError;
 use super::host::{HostError, RustHost};
 use super::operation::{DelayedOperation, Environment, Operation, RustOperations};
@@ -61,28 +60,6 @@ use crate::system::SystemTimer;
 /// # Ok::<(), tickwheel::Error>(())
 /// ```
 pub struct DelayedOperationPurgatory<O: DelayedOperation>(Arc<Purgatory<RustOperations<O>>>);
-
-/// The counters of a purgatory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PurgatoryStats {
-    /// Operations that wait.
-    pub waiting: u64,
-    /// Operations on the timer.
-    pub delayed: usize,
-    /// Places on the lists of all keys: an operation under three keys has three.
-    pub watched: usize,
-    /// Keys for which an operation waits.
-    pub keys: usize,
-    /// Operations that were completed in time.
-    pub completed: u64,
-    /// Operations that their deadline completed.
-    pub expired: u64,
-    /// Operations that were taken out.
-    pub cancelled: u64,
-    /// The sum of the waiting times of all that were completed or expired.
-    pub waited: Duration,
-}
 
 impl<O: DelayedOperation> Operation<O> {
     /// Completes it, unless it is complete: `true` for exactly one caller ever.
@@ -177,17 +154,7 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
     /// The counters.
     #[must_use]
     pub fn stats(&self) -> PurgatoryStats {
-        let counts = self.0.counts(&RustHost);
-        PurgatoryStats {
-            waiting: counts.waiting,
-            delayed: self.num_delayed(),
-            watched: counts.watched,
-            keys: counts.keys,
-            completed: counts.completed,
-            expired: counts.expired,
-            cancelled: counts.cancelled,
-            waited: Duration::from_micros(counts.waited_us),
-        }
+        PurgatoryStats { delayed: self.num_delayed(), ..self.0.counts(&RustHost) }
     }
 
     /// Accepts no more operations; returns those that still wait, in order of arrival, off the timer and off all keys. The

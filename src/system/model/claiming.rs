@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::{NOW, Outcomes, RUNS, advance, count, every, join, look_through, pass_time, sample, spawn, system, timer};
+use super::{Outcomes, RUNS, advance, count, every, join, look_through, pass_time, sample, spawn, system, timer};
 use crate::timer::Timer;
 use crate::wheel::Ticket;
 use crate::when::When;
@@ -94,16 +94,4 @@ fn a_cancel_meets_the_advance_and_the_claim_anywhere_on_the_way__t9() {
     });
     assert!(seen.0.load(Ordering::Relaxed) > 0, "none ran");
     assert!(seen.1.load(Ordering::Relaxed) > 0, "none was cancelled");
-}
-
-#[test]
-fn a_task_that_is_due_now_runs_unless_its_cancel_says_so__t9() {
-    sample(RUNS, || {
-        let (outcomes, timer) = (Outcomes::of(1), system());
-        let task = outcomes.add(&timer, 0, NOW).unwrap();
-        outcomes.cancel(0, &task);
-        outcomes.cancel(0, &task);
-        look_through(timer.shutdown(None));
-        outcomes.check();
-    });
 }

@@ -41,18 +41,6 @@ fn a_close_is_heard_by_a_reaper_about_to_sleep__t11() {
     });
 }
 
-#[test]
-fn a_shutdown_ends_both_threads_whatever_they_are_about_to_do__t11() {
-    sample(RUNS, || {
-        let (outcomes, timer) = (Outcomes::of(2), system());
-        outcomes.add(&timer, 0, FAR);
-        outcomes.add(&timer, 1, NOW);
-        look_through(timer.shutdown(None));
-        assert!(outcomes.ran(1), "what is due by then runs");
-        outcomes.check();
-    });
-}
-
 /// Adds, cancels, moves of the clock and shutdowns, all at once.
 fn everything_at_once(outcomes: &Outcomes, shutdowns: &[Option<Duration>]) -> Arc<SystemTimer> {
     let timer = system();
@@ -82,21 +70,14 @@ fn everything_at_once(outcomes: &Outcomes, shutdowns: &[Option<Duration>]) -> Ar
 }
 
 #[test]
-fn a_shutdown_amid_adds_cancels_and_fires_accounts_for_each_task_once__t11() {
-    sample(RUNS, || {
-        let outcomes = Outcomes::of(4);
-        everything_at_once(&outcomes, &[None]);
-        outcomes.check();
-    });
-}
-
-#[test]
-fn two_shutdowns_at_once_account_for_each_task_once__t11() {
-    sample(RUNS, || {
-        let outcomes = Outcomes::of(4);
-        everything_at_once(&outcomes, &[None, None]);
-        outcomes.check();
-    });
+fn shutdowns_amid_adds_cancels_and_fires_account_for_each_task_once__t11() {
+    for shutdowns in [&[None][..], &[None, None]] {
+        sample(RUNS, move || {
+            let outcomes = Outcomes::of(4);
+            everything_at_once(&outcomes, shutdowns);
+            outcomes.check();
+        });
+    }
 }
 
 #[test]

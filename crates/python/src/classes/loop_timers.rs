@@ -25,7 +25,7 @@ const TURN_NS: u64 = 1_000_000;
 const MOST_TOGETHER: u32 = 1000;
 
 static COPY_CONTEXT: MadeOnce<Py<PyAny>> = MadeOnce::new();
-static REPORT_SLOW: MadeOnce<Py<PyAny>> = MadeOnce::new();
+static LOGGER: MadeOnce<Py<PyAny>> = MadeOnce::new();
 static EXTRACT_STACK: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
 #[pymethods]
@@ -298,7 +298,8 @@ fn run_watched(handle: &Bound<'_, LoopHandle>, event_loop: &Bound<'_, PyAny>, sl
     let took_s = (monotonic_ns() - began_ns) as f64 * 1e-9;
     if took_s >= slow_s {
         let shown = handle.get().shown_call(py, &call)?;
-        REPORT_SLOW.import(py, "tickwheel.aio.slow", "report")?.call1((shown, took_s))?;
+        let logger = LOGGER.import(py, "asyncio.log", "logger")?;
+        logger.call_method1(intern!(py, "warning"), ("Executing %s took %.3f seconds", shown, took_s))?;
     }
     ran
 }

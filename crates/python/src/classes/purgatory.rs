@@ -15,7 +15,7 @@ use crate::operations::operation_host::PythonHost;
 use crate::operations::operation_object::{DelayedOperation, NativePurgatory};
 use crate::operations::purgatory_setup::PurgatorySetup;
 use crate::tools::args::{self, Omittable};
-use crate::tools::describe;
+use crate::tools::describe::{self, set_items};
 use crate::tools::errors;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::fork::ProcessOwned;
@@ -226,15 +226,8 @@ impl DelayedOperationPurgatory {
     /// `waited_ms` is the total time that completed and expired operations have waited.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counts = self.checked_native(py)?.counts(&PythonHost::new(py));
-        let stats = PyDict::new(py);
-        stats.set_item("waiting", counts.waiting)?;
-        stats.set_item("delayed", counts.delayed)?;
-        stats.set_item("watched", counts.watched)?;
-        stats.set_item("keys", counts.keys)?;
-        stats.set_item("completed", counts.completed)?;
-        stats.set_item("expired", counts.expired)?;
-        stats.set_item("cancelled", counts.cancelled)?;
-        stats.set_item("waited_ms", counts.waited_us as f64 / 1000.0)?;
+        let (stats, waited_ms) = (PyDict::new(py), counts.waited.as_micros() as f64 / 1000.0);
+        set_items!(stats, counts.[waiting, delayed, watched, keys, completed, expired, cancelled], [waited_ms]);
         Ok(stats)
     }
 

@@ -14,7 +14,7 @@ use tickwheel::{Clock, Timer};
 
 /// A `TimerTask` or a `TaskBatch`, as the native timer holds it.
 pub(crate) type TaskRef = Py<PyAny>;
-type Guard<'a> = MutexGuard<'a, State<TaskRef>>;
+pub(crate) type Guard<'a> = MutexGuard<'a, State<TaskRef>>;
 
 pub(crate) struct AttachedTimer(Arc<Timer<TaskRef>>);
 

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::core::inside_callback::InsideCallback;
 use crate::core::timer_core::TimerCore;
-use crate::driving::budget::ClockBudget;
+use crate::driving::budget::Budget;
 use crate::engine::dispatch::{self, ClaimedCall};
 use crate::engine::leaving;
 use crate::tools::finalizing::ForeignCall;
@@ -42,12 +42,13 @@ pub(super) fn feed_executor(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut R
                 submit(py, core, event_loop, "call_soon_threadsafe", &tickets, Some(event_loop));
             }
             CallbackTarget::Pool(pool) => {
-                let mut budget = ClockBudget::new();
+                let clock = core.timer.clock();
+                let mut budget = Budget::from(clock.now_us());
                 for call in split(py, core, &tickets) {
                     submit(py, core, pool, "submit", call, None);
-                    if !budget.count_callback() {
+                    if !budget.count(clock.now_us()) {
                         py.detach(|| ());
-                        budget = ClockBudget::new();
+                        budget = Budget::from(clock.now_us());
                     }
                 }
             }
@@ -136,7 +137,7 @@ impl SubmittedTasks {
             !backlog.is_continued
         });
         let _inside = InsideCallback::enter(&core);
-        let mut budget = ClockBudget::new();
+        let mut budget = Budget::from(core.timer.clock().now_us());
         while may_run
             && !core.is_forked()
             && let Some(call) = claim_in_backlog(py, &core)
@@ -154,7 +155,7 @@ impl SubmittedTasks {
             let result = dispatch::call(py, &core, &call, true);
             dispatch::finish_claims(py, &core, call.len());
             result.and(continued)?;
-            if !budget.count_callback() {
+            if !budget.count(core.timer.clock().now_us()) {
                 break;
             }
         }

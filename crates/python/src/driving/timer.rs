@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyNotImplementedError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::core::inside_callback::InsideCallback;
 use crate::core::loop_only;
@@ -269,7 +269,7 @@ impl Timer {
     /// Levels, buckets, queue, size and front, for debugging. O(pending log pending), in short steps.
     ///
     /// A task that comes, leaves or moves meanwhile is shown as before or as after, or is missing.
-    fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         inspect::snapshot(py, self.enter(py)?.core())
     }
 
@@ -288,7 +288,7 @@ impl Timer {
     }
 
     /// Counters, and a histogram of the lateness.
-    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         inspect::stats(py, self.core()?)
     }
 

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::core::inside_callback::InsideCallback;
 use crate::core::timer_core::{Driver, TimerCore};
-use crate::driving::budget::ClaimBudget;
+use crate::driving::budget::Budget;
 use crate::driving::foreign_executor;
 use crate::engine::at_exit;
 use crate::engine::dispatch;
@@ -92,7 +92,7 @@ fn run_callbacks(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Rel
     let leading = (core.driver == Driver::Reaper).then(|| Waiting::new(&native, &core.threads.queue));
     let mut line = DueLine::default();
     let mut finished = 0;
-    let mut budget = ClaimBudget::default();
+    let mut budget = Budget::default();
     loop {
         if line.tickets.is_empty() {
             let released = match queue.try_recv() {
@@ -100,7 +100,7 @@ fn run_callbacks(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Rel
                 Err(TryRecvError::Disconnected) => break,
                 Err(TryRecvError::Empty) => {
                     dispatch::finish_claims(py, core, std::mem::take(&mut finished));
-                    budget = ClaimBudget::default();
+                    budget = Budget::default();
                     py.detach(|| match &leading {
                         Some(waiting) => waiting.next(queue),
                         None => queue.recv().ok(),
@@ -114,7 +114,7 @@ fn run_callbacks(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Rel
         let call = dispatch::claim_next(py, core, &mut line, Some(queue), std::mem::take(&mut finished));
         let Some(call) = call else { continue };
         finished = call.len();
-        let may_continue = budget.count_claim(call.claimed_us);
+        let may_continue = budget.count(call.claimed_us);
         // Not propagated: this thread has no caller.
         let _ = dispatch::call(py, core, &call, false);
         drop(call);
@@ -123,7 +123,7 @@ fn run_callbacks(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Rel
         }
         if !may_continue {
             py.detach(|| ());
-            budget = ClaimBudget::default();
+            budget = Budget::default();
         }
     }
     dispatch::finish_claims(py, core, finished);

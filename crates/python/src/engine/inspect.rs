@@ -2,12 +2,12 @@
 //!
 //! Under the lock only references are taken. Names and dictionaries are made after it (border rule 1).
 
-use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::core::timer_core::{NO_INDEX, TaskRef, TimerCore, index_of};
 use crate::scheduled::task_object::TimerTask;
+use crate::tools::describe::set_items;
 use crate::tools::made_once::MadeOnce;
 use tickwheel::internal::STEP;
 use tickwheel::{Occupancy, Pending, Seen, Snapshot, Timer as Native};
@@ -17,7 +17,7 @@ static NEW_TUPLE: MadeOnce<Py<PyAny>> = MadeOnce::new();
 /// Answers percentiles.
 static HISTOGRAM: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
-pub(crate) fn snapshot<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn snapshot<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound<'py, PyDict>> {
     core.check_process(py)?;
     let Snapshot { levels, queue, front, .. } = core.detach(py, Native::snapshot);
     let mut size = 0;
@@ -52,70 +52,45 @@ pub(crate) fn snapshot<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound
                 }
             }
             let expiration_ms = bucket.expiration_ms.map_or(-1, u64::cast_signed);
-            buckets.append(dict(
-                py,
-                [("expiration_ms", expiration_ms.into_bound_py_any(py)?), ("tasks", tasks.into_any())],
-            )?)?;
+            let dict = PyDict::new(py);
+            set_items!(dict, [expiration_ms, tasks]);
+            buckets.append(dict)?;
         }
-        shown_levels.append(dict(
-            py,
-            [
-                ("level", level.level.into_bound_py_any(py)?),
-                ("tick_ms", level.tick_ms.into_bound_py_any(py)?),
-                ("interval_ms", level.interval_ms.into_bound_py_any(py)?),
-                ("start_ms", level.start_ms.into_bound_py_any(py)?),
-                ("current_time_ms", level.current_time_ms.into_bound_py_any(py)?),
-                ("covers_ms", vec![level.covers_ms.0, level.covers_ms.1].into_bound_py_any(py)?),
-                ("buckets", buckets.into_any()),
-            ],
-        )?)?;
+        let (dict, covers_ms) = (PyDict::new(py), vec![level.covers_ms.0, level.covers_ms.1]);
+        set_items!(dict, level.[level, tick_ms, interval_ms, start_ms, current_time_ms], [covers_ms, buckets]);
+        shown_levels.append(dict)?;
     }
     let shown_queue = PyList::empty(py);
     for armed in queue {
-        shown_queue.append(dict(
-            py,
-            [
-                ("expiration_ms", armed.expiration_ms.into_bound_py_any(py)?),
-                ("level", armed.level.into_bound_py_any(py)?),
-                ("bucket", armed.bucket.into_bound_py_any(py)?),
-            ],
-        )?)?;
+        let dict = PyDict::new(py);
+        set_items!(dict, armed.[expiration_ms, level, bucket]);
+        shown_queue.append(dict)?;
     }
     let shown_front = PyList::empty(py);
-    for (due_us, task) in front {
-        for name in shown_names(&[task])? {
-            shown_front.append(dict(py, [("due_ms", to_ms(due_us).into_bound_py_any(py)?), ("task", name)])?)?;
+    for (due_us, seen) in front {
+        for task in shown_names(&[seen])? {
+            let (dict, due_ms) = (PyDict::new(py), to_ms(due_us));
+            set_items!(dict, [due_ms, task]);
+            shown_front.append(dict)?;
         }
     }
-    let all = [
-        ("levels", shown_levels.into_any()),
-        ("queue", shown_queue.into_any()),
-        ("size", size.into_bound_py_any(py)?),
-        ("front", shown_front.into_any()),
-    ];
-    Ok(dict(py, all)?.into_any())
+    let (dict, levels, queue, front) = (PyDict::new(py), shown_levels, shown_queue, shown_front);
+    set_items!(dict, [levels, queue, size, front]);
+    Ok(dict)
 }
 
 /// How many tasks each bucket has.
 pub(crate) fn occupancy<'py>(py: Python<'py>, occupancy: &Occupancy) -> PyResult<Bound<'py, PyAny>> {
     let levels = PyList::empty(py);
     for level in &occupancy.levels {
-        let all = [
-            ("level", level.level.into_bound_py_any(py)?),
-            ("tick_ms", level.tick_ms.into_bound_py_any(py)?),
-            ("interval_ms", level.interval_ms.into_bound_py_any(py)?),
-            ("current_time_ms", level.current_time_ms.into_bound_py_any(py)?),
-            ("tasks", PyList::new(py, &level.tasks)?.into_any()),
-        ];
-        levels.append(dict(py, all)?)?;
+        let dict = PyDict::new(py);
+        set_items!(dict, level.[level, tick_ms, interval_ms, current_time_ms, tasks]);
+        levels.append(dict)?;
     }
-    let all = [
-        ("now_ms", to_ms(occupancy.now_us).into_bound_py_any(py)?),
-        ("levels", levels.into_any()),
-        ("front", occupancy.front.into_bound_py_any(py)?),
-        ("size", occupancy.size.into_bound_py_any(py)?),
-    ];
-    Ok(dict(py, all)?.into_any())
+    let (dict, now_ms) = (PyDict::new(py), to_ms(occupancy.now_us));
+    set_items!(dict, [now_ms, levels]);
+    set_items!(dict, occupancy.[front, size]);
+    Ok(dict.into_any())
 }
 
 pub(crate) fn pending<'py>(
@@ -187,28 +162,11 @@ pub(crate) fn as_listed<'py>(py: Python<'py>, task: &TaskRef, tag: u32) -> PyRes
         .call1((class, (task, index_of(tag))))
 }
 
-pub(crate) fn stats<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound<'py, PyAny>> {
-    let stats = core.lock(py)?.stats();
-    let all = [
-        ("added", stats.added.into_bound_py_any(py)?),
-        ("moved", stats.moved.into_bound_py_any(py)?),
-        ("cancelled", stats.cancelled.into_bound_py_any(py)?),
-        ("expired", stats.expired.into_bound_py_any(py)?),
-        ("cascaded", stats.cascaded.into_bound_py_any(py)?),
-        ("wake_ups", stats.wake_ups.into_bound_py_any(py)?),
-        ("pending", stats.pending.into_bound_py_any(py)?),
-        ("executor_depth", stats.executor_depth.into_bound_py_any(py)?),
-        ("running", stats.running.into_bound_py_any(py)?),
-        ("lateness_us", HISTOGRAM.import(py, "tickwheel.histogram", "Histogram")?.call1((stats.lateness_us,))?),
-    ];
-    Ok(dict(py, all)?.into_any())
-}
-
-fn dict<'py, const N: usize>(py: Python<'py>, items: [(&str, Bound<'py, PyAny>); N]) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    for (key, value) in items {
-        dict.set_item(key, value)?;
-    }
+pub(crate) fn stats<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound<'py, PyDict>> {
+    let (dict, stats) = (PyDict::new(py), core.lock(py)?.stats());
+    set_items!(dict, stats.[added, moved, cancelled, expired, cascaded, wake_ups, pending, executor_depth, running]);
+    let lateness_us = HISTOGRAM.import(py, "tickwheel.histogram", "Histogram")?.call1((stats.lateness_us,))?;
+    set_items!(dict, [lateness_us]);
     Ok(dict)
 }
 

@@ -7,9 +7,10 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::core::settings::{self, WheelSettings};
 use crate::engine::inspect;
 use crate::tools::args::{self, Omittable};
+use crate::tools::describe::set_items;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::int64s;
-use tickwheel::{Event, EventKind, LIMIT_US, Occupancy, Recorded, Replay as NativeReplay, Replayed};
+use tickwheel::{Event, EventKind, LIMIT_US, Occupancy, Recorded, Replay as NativeReplay};
 
 /// The number of events; their columns as native-endian bytes (at, number, due, other: 8 bytes each; kind, level: 1);
 /// and how many events were lost since the recording began.
@@ -112,22 +113,10 @@ impl Replay {
         let hint = "pass the instant at which the recording ended, in microseconds";
         let until_us = args::int_in(until_us, "until_us", 0, LIMIT_US - 1, hint)?;
         let native = self.native.take().ok_or_else(finished)?;
-        let Replayed { stats, flushed, early_us, max_early_us, peak_pending, peak_bytes, unknown, .. } =
-            py.detach(|| native.finish(until_us));
-        let dict = PyDict::new(py);
-        dict.set_item("added", stats.added)?;
-        dict.set_item("moved", stats.moved)?;
-        dict.set_item("cancelled", stats.cancelled)?;
-        dict.set_item("expired", stats.expired)?;
-        dict.set_item("pending", stats.pending)?;
-        dict.set_item("cascaded", stats.cascaded)?;
-        dict.set_item("flushed", flushed)?;
-        dict.set_item("wake_ups", stats.wake_ups)?;
-        dict.set_item("early_us", early_us)?;
-        dict.set_item("max_early_us", max_early_us)?;
-        dict.set_item("peak_pending", peak_pending)?;
-        dict.set_item("peak_bytes", peak_bytes)?;
-        dict.set_item("unknown", unknown)?;
+        let replayed = py.detach(|| native.finish(until_us));
+        let (dict, stats) = (PyDict::new(py), &replayed.stats);
+        set_items!(dict, stats.[added, moved, cancelled, expired, pending, cascaded, wake_ups]);
+        set_items!(dict, replayed.[flushed, early_us, max_early_us, peak_pending, peak_bytes, unknown]);
         Ok(dict)
     }
 }

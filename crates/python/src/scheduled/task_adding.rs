@@ -6,6 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
+use crate::core::attached_timer::Guard;
 use crate::core::loop_only;
 use crate::core::timer_core::{NO_INDEX, TimerCore};
 use crate::core::timer_ref::TimerRef;
@@ -15,8 +16,7 @@ use crate::scheduled::task_object::TimerTask;
 use crate::tools::args;
 use crate::tools::gil_cell;
 use crate::tools::times::Ms;
-use tickwheel::internal::sync::MutexGuard;
-use tickwheel::internal::{Room, State};
+use tickwheel::internal::{Due, Room};
 use tickwheel::{Handle, When};
 
 /// Adds a one-shot task, for `after` and `at`.
@@ -32,28 +32,30 @@ pub(crate) fn add_one_shot<'py>(
     let task = one_shot(py, delay, callback, args, name)?;
     let core = timer_ref.get().core();
     loop_only::check_callback(core, callback)?;
-    let context = loop_only::context_of_add(core, context, py)?;
+    let mut context = loop_only::context_of_add(core, context, py)?;
     core.check_process(py)?;
-    if core.hides_pending() {
-        gil_cell::untrack(&task);
+    let reference = task.clone().into_any().unbind();
+    let (mut state, due) = admit(py, core, core.lock_unchecked(py), when, 1)?;
+    let added = state.add(due, reference, NO_INDEX);
+    core.callees.entries_added(py, 1);
+    if delay.is_none() {
+        task.get().fields.with(py, |fields| fields.set_delay(Ms::from_us(due.due_us - due.now_us)));
     }
-    let (timer_ref, reference) = (timer_ref.clone_ref(py), task.clone().into_any().unbind());
-    let mut state = core.lock_unchecked(py);
-    match state.admit(core.timer.clock(), when, 1) {
-        Ok(due) => {
-            let (handle, must_wake) = state.add(due, reference, NO_INDEX);
-            core.callees.entries_added(py, 1);
-            let old = task.get().fields.with(py, |fields| {
-                if delay.is_none() {
-                    fields.set_delay(Ms::from_us(due.due_us - due.now_us));
-                }
-                (fields.put_on(timer_ref, handle), context.and_then(|context| fields.set_context(context)))
-            });
-            drop(state);
-            drop(old);
-            core.timer.wake_driver_if(must_wake);
-            Ok(task)
-        }
+    put_on(&task, state, timer_ref, added, &mut context, &mut Vec::new());
+    Ok(task)
+}
+
+/// As [`tickwheel::internal::State::admit`]. After a refusal the lock is free before the error is made.
+#[inline]
+fn admit<'a>(
+    py: Python<'_>,
+    core: &TimerCore,
+    state: Guard<'a>,
+    when: When,
+    count: usize,
+) -> PyResult<(Guard<'a>, Due)> {
+    match state.admit(core.timer.clock(), when, count) {
+        Ok(due) => Ok((state, due)),
         Err(error) => {
             drop(state);
             Err(core.to_python_error(py, &error))
@@ -113,25 +115,17 @@ pub(crate) fn schedule(
     if is_free
         && can_run
         && !core.is_forked()
-        && let Some(mut state) = core.timer.try_lock()
+        && let Some(state) = core.timer.try_lock()
     {
-        let added = state.admit(core.timer.clock(), when, usize::from(room == Room::IfAny));
-        let added = added.map(|due| (due.now_us, state.add(due, task.clone().into_any().unbind(), NO_INDEX)));
-        return match added {
-            Ok((now_us, (handle, must_wake))) => {
-                core.callees.entries_added(py, 1);
-                put_on(task, state, timer_ref, (handle, must_wake), context, removed);
-                Ok(now_us)
-            }
-            Err(error) => {
-                drop(state);
-                Err(core.to_python_error(py, &error))
-            }
-        };
+        let (mut state, due) = admit(py, core, state, when, usize::from(room == Room::IfAny))?;
+        let added = state.add(due, task.clone().into_any().unbind(), NO_INDEX);
+        core.callees.entries_added(py, 1);
+        put_on(task, state, timer_ref, added, context, removed);
+        return Ok(due.now_us);
     }
     loop {
         leave_other_timer(task, core, removed)?;
-        let mut state = core.lock(py)?;
+        let state = core.lock(py)?;
         // From here to the end of the block both the GIL and the lock are held.
         let handle = match this.timer_and_handle(py) {
             Some((other, _)) if !Arc::ptr_eq(&other, core) => {
@@ -148,13 +142,7 @@ pub(crate) fn schedule(
             ));
         }
         let count = usize::from(handle.is_none() && room == Room::IfAny);
-        let due = match state.admit(core.timer.clock(), when, count) {
-            Ok(due) => due,
-            Err(error) => {
-                drop(state);
-                return Err(core.to_python_error(py, &error));
-            }
-        };
+        let (mut state, due) = admit(py, core, state, when, count)?;
         let moved = handle.and_then(|handle| Some((handle, state.reschedule(handle, due)?)));
         let (handle, must_wake) = moved.unwrap_or_else(|| {
             core.callees.entries_added(py, 1);
@@ -171,19 +159,13 @@ pub(crate) fn reschedule(task: &Bound<'_, TimerTask>, when: When) -> PyResult<bo
     let (py, this) = (task.py(), task.get());
     loop {
         let Some((core, handle)) = this.timer_and_handle(py) else { return Ok(false) };
-        let mut state = core.lock(py)?;
+        let state = core.lock(py)?;
         // During a wait for the lock another thread may have added it again.
         let is_same = this.timer_and_handle(py).is_some_and(|(now, at)| Arc::ptr_eq(&now, &core) && at == handle);
         if !is_same {
             continue;
         }
-        let due = match state.admit(core.timer.clock(), when, 0) {
-            Ok(due) => due,
-            Err(error) => {
-                drop(state);
-                return Err(core.to_python_error(py, &error));
-            }
-        };
+        let (mut state, due) = admit(py, &core, state, when, 0)?;
         let Some(must_wake) = state.reschedule(handle, due) else { return Ok(false) };
         core.timer.notify_if_idle(&state); // it may have taken the last released task back
         drop(state);
@@ -195,7 +177,7 @@ pub(crate) fn reschedule(task: &Bound<'_, TimerTask>, when: When) -> PyResult<bo
 /// Notes in the task that it was added. Both the GIL and the lock are still held.
 fn put_on(
     task: &Bound<'_, TimerTask>,
-    state: MutexGuard<'_, State<Py<PyAny>>>,
+    state: Guard<'_>,
     timer_ref: &Py<TimerRef>,
     (handle, must_wake): (Handle, bool),
     context: &mut Option<Py<PyAny>>,

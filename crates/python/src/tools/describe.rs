@@ -26,3 +26,15 @@ pub(crate) fn text_or(text: PyResult<Bound<'_, PyString>>, otherwise: &str, py: 
         Err(exit) => Err(exit),
     }
 }
+
+/// Sets items of a dictionary: fields of a value, then variables, each by its name.
+macro_rules! set_items {
+    ($dict:expr, $value:ident.[$($field:ident),*] $(, $rest:tt)?) => {
+        $($dict.set_item(stringify!($field), &$value.$field)?;)*
+        $(set_items!($dict, $rest);)?
+    };
+    ($dict:expr, [$($name:ident),*]) => {
+        $($dict.set_item(stringify!($name), &$name)?;)*
+    };
+}
+pub(crate) use set_items;
