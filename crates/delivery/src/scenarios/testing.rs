@@ -29,14 +29,16 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// When an engine by hand starts.
 pub(crate) const START_MS: i64 = 1_700_000_000_000;
 
-/// Plays the seeds below `TICKWHEEL_SEEDS`, or below `usual`, on all processors. `TICKWHEEL_SEED` plays one alone. The
-/// play is told whether it is alone.
+/// Plays the seeds below `TICKWHEEL_SEEDS`, which may be a range such as `1000..2000`, or below `usual`, on all processors.
+/// `TICKWHEEL_SEED` plays one alone. The play is told whether it is alone.
 pub(crate) fn play_seeds(usual: u64, play: impl Fn(u64, bool) + Sync) {
-    let setting = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
-    if let Some(seed) = setting("TICKWHEEL_SEED") {
-        return play(seed, true);
+    let number = |text: &str| text.parse().expect("a number");
+    if let Ok(seed) = std::env::var("TICKWHEEL_SEED") {
+        return play(number(&seed), true);
     }
-    let (seeds, next) = (setting("TICKWHEEL_SEEDS").unwrap_or(usual), AtomicU64::new(0));
+    let range = std::env::var("TICKWHEEL_SEEDS").unwrap_or_else(|_| usual.to_string());
+    let (first, end) = range.split_once("..").unwrap_or(("0", &range));
+    let (seeds, next) = (number(end), AtomicU64::new(number(first)));
     let play_some = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);

@@ -93,7 +93,8 @@ class Running:
         self.recurring = 0
         """How many messages recurred at the beginning of `close`."""
         try:
-            self._set(settings.destinations)
+            if settings.destinations:
+                self._set(settings.destinations)
             self.outboxes = [OutboxReader(open_source(), self.submit) for open_source in outboxes]
             """The threads that read outboxes, from `start` to `close`."""
         except BaseException:
