@@ -106,6 +106,24 @@ fn what_waits_fills_no_memory_and_stops_nobody__d8() {
     }
 }
 
+/// It is read in the order of its lane, while it still waits. Then it is not asked for once more.
+#[test]
+fn one_that_is_read_because_the_cursor_went_back_goes_at_its_time__d3_d6() {
+    let bounds = Bounds { messages: 4, ..Bounds::default() };
+    let world = ByHand::start(Settings { bounds, ..settings(&[20_000]) });
+    world.give(vec![put(Some("k"), "a", START_MS)]);
+    assert_eq!(ids(&answer_all(&world, &unanswered())), ["a"]);
+    assert_eq!(world.engine.in_memory(), (0, 0));
+    world.give(vec![Item::Pause { key: None, is_paused: true }]);
+    world.give((0..6).map(|number| put(None, &number.to_string(), START_MS - 1_000 + number)).collect());
+    world.give(vec![Item::Pause { key: None, is_paused: false }]);
+    assert_eq!(world.sent().len(), 6);
+    assert_eq!(world.engine.in_memory().0, 1, "it is read with its lane");
+    world.advance_ms(20_000);
+    let (_, deliveries) = world.take().expect("nothing has to be read first");
+    assert_eq!(ids(&deliveries), ["a"]);
+}
+
 #[test]
 fn in_memory_that_is_half_full_short_waits_leave_too__d8() {
     let bounds = Bounds { messages: 100, ..Bounds::default() };
