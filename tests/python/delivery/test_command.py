@@ -277,6 +277,12 @@ def test_a_file_whose_refused_rows_were_corrected_ends_with_0_also_later__D11(de
     assert codes == [1, 1, 0, 0, 0]
 
 
+@pytest.mark.parametrize("row", ["\ufeff%s", "  %s", "%s \t", '{"id": "b", "delay_ms": 0}\n %s'])
+def test_a_refused_row_is_found_whatever_stands_beside_it__D11(deliver: Deliver, row: str) -> None:
+    Path("a.ndjson").write_text(row % '{"id": "a", "due": "noon"}')
+    assert [deliver("a.ndjson", "--store", "s.db").exit_code for _ in range(2)] == [1, 1]
+
+
 def test_a_row_that_a_correction_made_longer_is_no_refused_row__D11(deliver: Deliver) -> None:
     file = Path("a.csv")
     file.write_text("id,due\r\na,2020-01-01T10:00:00\r\nb,2020-01-01T10:00:00")

@@ -4,6 +4,7 @@ Such a row is not read again, also if it was refused for an option that was left
 on in such a file does not end with 0.
 """
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -45,13 +46,13 @@ def _holds(path: Path, record: bytes) -> bool:
     """Whether it is a line of the file. A letter of Parquet has the row as JSON: its name must do."""
     if path.suffix.lower() == ".parquet":
         return True
-    size, is_cut = len(record), len(record) == _FIRST_BYTES
+    is_cut = len(record) == _FIRST_BYTES
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-        end = -1  # of the line before
-        while True:
-            line, after = data[end + 1 : end + 1 + size], data[end + 1 + size : end + 3 + size]
-            if line == record and (is_cut or after in {b"", b"\r\n"} or after.startswith(b"\n")):
+        at = data.find(record)
+        while at >= 0:
+            begin, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at + len(record))
+            before, after = data[begin:at], data[at + len(record) : len(data) if end < 0 else end]
+            if not before.removeprefix(BOM_UTF8).strip() and (is_cut or not after.strip()):
                 return True
-            end = data.find(b"\n" + record, end + 1)
-            if end < 0:
-                return False
+            at = -1 if end < 0 else data.find(record, end + 1)
+        return False

@@ -12,6 +12,7 @@ the operator has written the file.
 
 import tomllib
 from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,6 +54,8 @@ def _read(where: str, field: str, value: object) -> object:
         return {name: _read(f"{where}: {quoted(name)}", "", text) for name, text in value.items()}
     if field == "secrets" and isinstance(value, list):
         return [_read(where, "", text) for text in value]
+    if not isinstance(value, str | int | float | list | dict) or (isinstance(value, float) and not isfinite(value)):
+        raise WrongUsage(f"{where} is {value}: write a text, a number, true, false, a list or a table")
     return read_value(where, value) if not field and isinstance(value, str) else value
 
 
