@@ -125,6 +125,7 @@ impl Destination {
             && self.places.are_free()
             && self.pace.is_rested(now_us)
             && !self.outage.is_down()
+            && self.failing.as_ref().is_none_or(|it| it.is_noted)
             && !self.doubts.any(|_, doubt| doubt.waits() || doubt.parked.is_some())
     }
 

@@ -465,8 +465,7 @@ impl Dispatcher {
                 break;
             }
             let share = self.to.look_at_next();
-            let is_idle = self.window.is_idle(share) && self.to[share].is_idle(self.clocks.now_us());
-            if is_idle && !self.note_failing(share) {
+            if self.window.is_idle(share) && self.to[share].is_idle(self.clocks.now_us()) {
                 left.push(self.window.close_share(share));
                 self.to.put(share, self.to[0].like(0));
             }

@@ -1,8 +1,7 @@
 //! A destination that has failed for long is paused by itself, if its settings say so (rule D23).
 //!
 //! The time counts from the first failure since the last success, by the wall clock, also while no process runs. The store
-//! gets it after a minute of failure, or before the destination leaves memory: an outage costs one write, and one that fails
-//! now and then costs none.
+//! gets it after a minute of failure: an outage costs one write, and a destination that fails now and then costs none.
 
 use super::{Dispatcher, Event, FailingNote};
 use crate::base::display::cut;
@@ -36,16 +35,8 @@ impl Dispatcher {
             self.events.push(Event::Disabled { destination: name.to_string(), reason: reason.clone() });
             self.outcomes.failing.push((id, FailingNote::Disabled(reason)));
             to.is_paused = true; // at once; the commit makes it last
-        } else if for_ms >= NOTED_AFTER_MS {
-            self.note_failing(share);
+        } else if for_ms >= NOTED_AFTER_MS && !std::mem::replace(&mut failing.is_noted, true) {
+            self.outcomes.failing.push((id, FailingNote::Since(Some(failing.since_ms))));
         }
-    }
-
-    /// Since when the share fails goes to the store, if it is not there. Returns whether it was not.
-    pub(super) fn note_failing(&mut self, share: u32) -> bool {
-        let Some(failing) = self.to[share].failing.as_mut().filter(|it| !it.is_noted) else { return false };
-        failing.is_noted = true;
-        self.outcomes.failing.push((self.window.share(share).id, FailingNote::Since(Some(failing.since_ms))));
-        true
     }
 }
