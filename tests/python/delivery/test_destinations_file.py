@@ -90,6 +90,8 @@ def test_a_start_with_the_same_file_changes_nothing__D23(tmp_path: Path) -> None
             "[a]\nurl = 'http://h/'\nheaders = {X = 'file:/no/such'}",
             "hooks.toml: a: headers: 'X' /no/such can't be read",
         ),
+        ("[a]\nurl = 'http://h/'\ndisable_after_days = nan", "hooks.toml: a: disable_after_days is nan: write a text"),
+        ("[a]\nurl = 'http://h/'\nbody = 2020-01-01", "hooks.toml: a: body is 2020-01-01: write a text, a number"),
         ("[a]\nurl = 'http://h/'\nheaders = {Host = 's3cret'}", "hooks.toml: a: headers: the header 'Host' is set by"),
     ],
 )
