@@ -33,7 +33,7 @@ def read_destinations(path: Path) -> list[SetDestination]:
     text = read_secret(_OPTION, path, _MOST_BYTES)
     try:
         found = tomllib.loads(text.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WrongUsage(f"{_OPTION} {path} is no TOML: {error}") from error
     return [_destination(f"{_OPTION} {path}: {name[:200]}", name, settings) for name, settings in found.items()]
 
