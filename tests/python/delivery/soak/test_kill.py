@@ -88,6 +88,29 @@ def test_a_file_has_every_message_and_repeats_only_what_was_not_committed__D5(
     check_repeats(tmp_path, f"file:{out}", size, seed, lambda: out.stat().st_size, lambda: from_ndjson(out))
 
 
+class Taker(BaseHTTPRequestHandler):
+    """Answers 200 to each message."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def takes(self, one: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def do_POST(self) -> None:
+        self.takes(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def handle(self) -> None:
+        with contextlib.suppress(ConnectionError, ValueError):  # the client was killed in the middle of a request
+            super().handle()
+
+
 class Server(ThreadingHTTPServer):
     """Knows when it has taken all that a killed process sent: on a busy machine its threads may be behind."""
 
@@ -126,23 +149,9 @@ def test_a_webhook_gets_every_message_and_again_only_what_was_not_committed__D5(
 ) -> None:
     received: list[Received] = []
 
-    class Receiver(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-
-        def do_POST(self) -> None:
-            one = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    class Receiver(Taker):
+        def takes(self, one: dict[str, Any]) -> None:
             received.append(Received((one["key"], one["id"]), one["redelivered"], one["payload"]))
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-        def handle(self) -> None:
-            with contextlib.suppress(ConnectionError, ValueError):  # the client was killed in the middle of a request
-                super().handle()
 
     def after_kill() -> list[Received]:
         server.settle()

@@ -5,14 +5,12 @@ The receiver's requests and the store's dead letters decide. Each request has th
 with, as a header, and each message the version that was answered when it was put.
 """
 
-import contextlib
 import http.client
 import json
 import random
 import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,22 +47,9 @@ def test_a_change_or_a_removal_that_was_answered_holds_whatever_kills__D5_D23(
 ) -> None:
     came: list[Came] = []
 
-    class Receiver(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            came.append(Came(self.path.strip("/"), int(self.headers["x-version"]), body))
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-        def handle(self) -> None:
-            with contextlib.suppress(ConnectionError, ValueError):  # the client was killed in the middle of a request
-                super().handle()
+    class Receiver(test_kill.Taker):
+        def takes(self, one: dict[str, Any]) -> None:
+            came.append(Came(self.path.strip("/"), int(self.headers["x-version"]), one))
 
     with test_kill.Server(Receiver) as receiver:
         threading.Thread(target=receiver.serve_forever).start()
