@@ -1,7 +1,6 @@
 //! What the sender knows of one destination, and what it allows it. There may be several such values: nothing here is one
 //! for the process.
 
-use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::doubt::{Doubts, Key};
+use super::fair_queue::FairQueue;
 use super::lanes::Slot;
 use super::outage::Outage;
 use super::pace::{Pace, Rate};
@@ -42,12 +42,8 @@ pub(crate) struct Destination {
     /// A message is given up after it was due this long while its key had no success. The time of outages does not count.
     pub(super) unanswered_for: Duration,
     pub(super) random: Rng,
-    /// Its messages that left memory and should be read at once, because their wait is over.
-    pub(super) wanted: Vec<i64>,
-    /// While it is down: one message that left memory should be read before its next attempt.
-    pub(super) wants_one_early: bool,
-    /// The next time to read messages that left memory, and the alarm for it.
-    pub(super) next_tried: Option<(i64, Option<Handle>)>,
+    /// The shares of its tenants in memory.
+    pub(super) tenants: Vec<u32>,
     /// Keys that failed together. They are tried at once.
     pub(super) to_wake: Vec<Key>,
 }
@@ -77,9 +73,7 @@ impl Destination {
             retry,
             unanswered_for,
             random: Rng::with_seed(seed),
-            wanted: Vec::new(),
-            wants_one_early: false,
-            next_tried: None,
+            tenants: Vec::new(),
             to_wake: Vec::new(),
         }
     }
@@ -119,9 +113,8 @@ impl Destination {
     pub(super) fn is_idle(&mut self, now_us: u64) -> bool {
         !self.has_turn
             && self.queues.are_empty()
-            && self.wanted.is_empty()
+            && self.tenants.is_empty()
             && self.to_wake.is_empty()
-            && self.next_tried.is_none()
             && self.places.are_free()
             && self.pace.is_rested(now_us)
             && !self.outage.is_down()
@@ -153,27 +146,59 @@ pub(super) struct Usual {
     pub(super) retry: Retry,
 }
 
+/// What is known of one share, apart from its destination: which of its messages the loader reads.
+#[derive(Debug, Default)]
+pub(super) struct ShareWork {
+    /// The share of its destination, which has the messages without a tenant.
+    pub(super) home: u32,
+    /// Its messages that left memory and should be read at once, because their wait is over.
+    pub(super) wanted: Vec<i64>,
+    /// While its destination is down: one message that left memory should be read before its next attempt.
+    pub(super) wants_one_early: bool,
+    /// The next time to read messages that left memory, and the alarm for it.
+    pub(super) next_tried: Option<(i64, Option<Handle>)>,
+}
+
+impl ShareWork {
+    pub(super) fn is_idle(&self) -> bool {
+        self.wanted.is_empty() && self.next_tried.is_none()
+    }
+}
+
 /// What can be sent there.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     /// Of keys that are not in doubt.
-    pub(super) fresh: VecDeque<Offer>,
+    pub(super) fresh: FairQueue,
     /// Of keys in doubt.
-    pub(super) in_doubt: VecDeque<Offer>,
+    pub(super) in_doubt: FairQueue,
     /// The last send was of a key in doubt. If both kinds share places or the rate, the other kind comes next.
     pub(super) was_in_doubt: bool,
 }
 
 impl Queues {
+    fn of_home(home: u32) -> Self {
+        Self { fresh: FairQueue::of(home), in_doubt: FairQueue::of(home), was_in_doubt: false }
+    }
+
+    pub(super) fn have_some_of(&self, share: u32) -> bool {
+        self.fresh.has_some_of(share) || self.in_doubt.has_some_of(share)
+    }
+
+    /// Whether there is a message that is not held back.
+    pub(super) fn have_next(&self) -> bool {
+        self.fresh.has_next() || self.in_doubt.has_next()
+    }
+
     pub(super) fn are_empty(&self) -> bool {
         self.fresh.is_empty() && self.in_doubt.is_empty()
     }
 
-    pub(super) fn of(&self, is_in_doubt: bool) -> &VecDeque<Offer> {
+    pub(super) fn of(&self, is_in_doubt: bool) -> &FairQueue {
         if is_in_doubt { &self.in_doubt } else { &self.fresh }
     }
 
-    pub(super) fn of_mut(&mut self, is_in_doubt: bool) -> &mut VecDeque<Offer> {
+    pub(super) fn of_mut(&mut self, is_in_doubt: bool) -> &mut FairQueue {
         if is_in_doubt { &mut self.in_doubt } else { &mut self.fresh }
     }
 }
@@ -186,9 +211,15 @@ pub(super) enum Offer {
     Message(Slot, i64),
 }
 
-/// The destinations, by the number of their share in the window.
+const IN_MEMORY: &str = "it is there as long as a share of it";
+
+/// The destinations, by the number of any of their shares in the window.
 pub(crate) struct Destinations {
-    in_memory: Vec<Destination>,
+    /// `None`: it is the share of a tenant, or has left.
+    in_memory: Vec<Option<Box<Destination>>>,
+    work: Vec<ShareWork>,
+    /// How many named ones are in memory.
+    pub(super) named: usize,
     /// Of all named ones that had an answer.
     pub(crate) tallies: Tallies,
     /// The one that was looked at last, whether it can leave memory.
@@ -197,21 +228,45 @@ pub(crate) struct Destinations {
 
 impl Destinations {
     pub(super) fn new(first: Destination) -> Self {
-        Self { in_memory: vec![first], tallies: Tallies::default(), last_looked_at: 0 }
+        Self {
+            in_memory: vec![Some(Box::new(first))],
+            work: vec![ShareWork::default()],
+            named: 0,
+            tallies: Tallies::default(),
+            last_looked_at: 0,
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Destination> {
-        self.in_memory.iter()
+        self.in_memory.iter().filter_map(Option::as_deref)
     }
 
-    pub(super) fn shares(&self) -> std::ops::Range<u32> {
+    pub(super) fn work(&self, share: u32) -> &ShareWork {
+        &self.work[share as usize]
+    }
+
+    pub(super) fn work_mut(&mut self, share: u32) -> &mut ShareWork {
+        &mut self.work[share as usize]
+    }
+
+    /// The share of the destination of this share.
+    pub(super) fn home(&self, share: u32) -> u32 {
+        self.work(share).home
+    }
+
+    /// The shares of the destinations.
+    pub(super) fn homes(&self) -> impl Iterator<Item = u32> {
+        self.shares().filter(|share| self.in_memory[*share as usize].is_some())
+    }
+
+    fn shares(&self) -> std::ops::Range<u32> {
         0..self.in_memory.len() as u32
     }
 
     /// The destination of this share, which has this number, went down, came up, was paused or goes on.
     pub(super) fn tally_state(&mut self, share: u32, id: i64) {
-        let Destination { outage, is_paused, .. } = &self.in_memory[share as usize];
-        self.tallies.changes(id, outage.down().filter(|_| !is_paused));
+        let it = self.in_memory[share as usize].as_deref().expect(IN_MEMORY);
+        self.tallies.changes(id, it.outage.down().filter(|_| !it.is_paused));
     }
 
     /// The next one to look at, whether it can leave memory.
@@ -220,13 +275,42 @@ impl Destinations {
         self.last_looked_at
     }
 
-    /// In the place of one that has left.
+    pub(super) fn count(&self) -> u32 {
+        self.shares().end
+    }
+
+    /// A destination comes into memory, in the place of a share that has left.
     pub(super) fn put(&mut self, share: u32, destination: Destination) {
-        if share == self.shares().end {
-            self.in_memory.push(destination);
-        } else {
-            self[share] = destination;
+        self.put_share(share, share);
+        let destination = Destination { queues: Queues::of_home(share), ..destination };
+        self.in_memory[share as usize] = Some(Box::new(destination));
+        self.named += 1;
+    }
+
+    /// The share of a tenant of this destination comes into memory.
+    pub(super) fn put_tenant(&mut self, share: u32, home: u32) {
+        self.put_share(share, home);
+        self[home].tenants.push(share);
+    }
+
+    fn put_share(&mut self, share: u32, home: u32) {
+        if share == self.count() {
+            self.in_memory.push(None);
+            self.work.push(ShareWork::default());
         }
+        *self.work_mut(share) = ShareWork { home, ..ShareWork::default() };
+    }
+
+    /// The share leaves memory, with its destination if it is the one of it.
+    pub(super) fn remove(&mut self, share: u32) {
+        let home = self.home(share);
+        if home == share {
+            self.in_memory[share as usize] = None;
+            self.named -= 1;
+        } else {
+            self[home].tenants.retain(|it| *it != share);
+        }
+        *self.work_mut(share) = ShareWork::default();
     }
 }
 
@@ -234,12 +318,13 @@ impl Index<u32> for Destinations {
     type Output = Destination;
 
     fn index(&self, share: u32) -> &Destination {
-        &self.in_memory[share as usize]
+        self.in_memory[self.home(share) as usize].as_deref().expect(IN_MEMORY)
     }
 }
 
 impl IndexMut<u32> for Destinations {
     fn index_mut(&mut self, share: u32) -> &mut Destination {
-        &mut self.in_memory[share as usize]
+        let home = self.home(share) as usize;
+        self.in_memory[home].as_deref_mut().expect(IN_MEMORY)
     }
 }

@@ -39,8 +39,8 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use super::clocks::{Alarm, Armed, Clocks};
-use super::destination::{Destination, Destinations, Failing, Queues};
-use super::doubt::{Doubts, Key};
+use super::destination::{Destination, Destinations, Failing};
+use super::doubt::{Doubt, Doubts, Key};
 use super::lanes::Slot;
 use super::measures::SendMeasures;
 use super::outage::Outage;
@@ -51,6 +51,7 @@ use super::table::{self, Withdrawn};
 use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
+use crate::message::shares::destination_in;
 use crate::store::{Attempts, Done, Outcome, StoredDestination};
 use tickwheel::{Handle, Timer};
 
@@ -153,6 +154,7 @@ struct InFlight {
 }
 
 struct Flight {
+    /// Of the destination.
     share: u32,
     messages: Vec<InFlight>,
     /// On the timer's clock.
@@ -165,7 +167,7 @@ struct Flight {
 #[derive(Default)]
 struct Flights {
     open: FxHashMap<u64, Flight>,
-    /// The share of each call that has not returned, cut off or not.
+    /// The share of the destination of each call that has not returned, cut off or not.
     shares: FxHashMap<u64, u32>,
     next: u64,
 }
@@ -196,9 +198,9 @@ pub(crate) struct SendLimit {
 /// Which messages are next.
 #[derive(Debug)]
 struct Turns {
-    /// The shares with messages in their queues, the next one first. One without is found out when its turn comes.
+    /// The shares of the destinations with messages in their queues, the next one first. One without is found out when its turn comes.
     shares: VecDeque<u32>,
-    /// The shares with keys that are tried at once, because they failed together.
+    /// Those with keys that are tried at once, because they failed together.
     to_wake: VecDeque<u32>,
     /// How many messages a send may have, as asked for by the last [`Dispatcher::take`]: what [`Dispatcher::has_ready`]
     /// goes by.
@@ -439,13 +441,21 @@ impl Dispatcher {
 
     // --- Inside --------------------------------------------------------------
 
-    pub(super) fn share_of(&self, slot: Slot) -> u32 {
-        self.window.entry(slot).share
+    /// The share of the destination of this message.
+    pub(super) fn home_of(&self, slot: Slot) -> u32 {
+        self.to.home(self.window.entry(slot).share)
     }
 
-    /// The share of the destination with this number in the store. `stored`: as the store has it.
+    /// The share with this number in the store. `stored`: its destination, as the store has it.
     pub(crate) fn open_share<'a>(&mut self, id: i64, stored: impl FnOnce() -> Option<&'a StoredDestination>) -> u32 {
         if let Some(share) = self.window.share_numbered(id) {
+            return share;
+        }
+        let of = destination_in(id);
+        if id != of {
+            let home = self.open_share(of, stored);
+            let share = self.window.open_share(id);
+            self.to.put_tenant(share, home);
             return share;
         }
         let share = self.window.open_share(id);
@@ -460,17 +470,28 @@ impl Dispatcher {
     /// numbers. A destination that comes back begins anew: none of its messages is before its cursor.
     pub(crate) fn forget_idle(&mut self, most: usize) -> Vec<i64> {
         let mut left = Vec::new();
-        for _ in 0..LOOKED_AT_ONCE.min(self.to.shares().end) {
+        for _ in 0..LOOKED_AT_ONCE.min(self.to.count()) {
             if self.window.named_shares() <= most {
                 break;
             }
             let share = self.to.look_at_next();
-            if self.window.is_idle(share) && self.to[share].is_idle(self.clocks.now_us()) {
+            if self.window.is_idle(share) && self.is_idle(share) {
                 left.push(self.window.close_share(share));
-                self.to.put(share, self.to[0].like(0));
+                self.to.remove(share);
             }
         }
         left
+    }
+
+    fn is_idle(&mut self, share: u32) -> bool {
+        let now_us = self.clocks.now_us();
+        self.to.work(share).is_idle()
+            && if self.to.home(share) == share {
+                self.to[share].is_idle(now_us)
+            } else {
+                let waits = |key: Key, doubt: &Doubt| key.share() == share && (doubt.waits() || doubt.parked.is_some());
+                !self.to[share].queues.have_some_of(share) && !self.to[share].doubts.any(waits)
+            }
     }
 
     /// The destination has these settings from now on, if it is in memory.
@@ -484,15 +505,17 @@ impl Dispatcher {
     pub(crate) fn forget_destination(&mut self, id: i64) {
         self.to.tallies.forget(id);
         let Some(share) = self.window.share_numbered(id) else { return };
-        let Destination { queues, doubts, outage, wanted, to_wake, .. } = &mut self.to[share];
+        let Destination { queues, doubts, outage, tenants, to_wake, .. } = &mut self.to[share];
         for alarm in doubts.take_alarms() {
             self.clocks.cancel(alarm);
         }
         (*doubts, *outage) = (Doubts::default(), Outage::default());
-        wanted.clear();
         to_wake.clear();
-        let Queues { fresh, in_doubt, .. } = std::mem::take(queues);
-        for offer in fresh.into_iter().chain(in_doubt) {
+        let offers = [queues.fresh.take_all(), queues.in_doubt.take_all()].concat();
+        for share in tenants.clone().into_iter().chain([share]) {
+            self.to.work_mut(share).wanted.clear();
+        }
+        for offer in offers {
             let message = self.accept(offer);
             debug_assert!(message.is_none(), "all have ended");
         }

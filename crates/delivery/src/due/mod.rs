@@ -15,6 +15,7 @@ pub(crate) mod clocks;
 mod destination;
 pub(crate) mod dispatcher;
 pub(crate) mod doubt;
+mod fair_queue;
 pub(crate) mod lanes;
 pub(crate) mod measures;
 pub(crate) mod outage;

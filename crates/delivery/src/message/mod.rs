@@ -11,6 +11,7 @@ pub(crate) mod partition;
 pub(crate) mod record;
 pub(crate) mod recurrence;
 mod recurring;
+pub(crate) mod shares;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

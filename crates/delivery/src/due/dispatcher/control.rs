@@ -117,7 +117,7 @@ impl Dispatcher {
     /// Ends the wait of this message without a key.
     pub(crate) fn try_message(&mut self, seq: i64) -> Again {
         let Some(slot) = self.window.find(seq) else { return Again::Absent };
-        let share = self.share_of(slot);
+        let share = self.window.entry(slot).share;
         let key = Key::Message(share, seq);
         let waits = self.to[share].doubts.get(key).is_some_and(Doubt::waits);
         let entry = self.window.entry(slot);

@@ -32,7 +32,7 @@ impl Dispatcher {
     }
 
     pub(super) fn is_in_doubt(&self, slot: Slot) -> bool {
-        self.to[self.share_of(slot)].doubts.has(self.key_of(slot))
+        self.to[self.home_of(slot)].doubts.has(self.key_of(slot))
     }
 
     /// Handles a send that began at `began_us`, and whose message was not accepted.
@@ -46,7 +46,7 @@ impl Dispatcher {
     ) {
         let reason = display::reason(reason);
         let (slot, now_us) = (message.slot, self.clocks.now_us());
-        let (key, share) = (self.key_of(slot), self.share_of(slot));
+        let (key, share) = (self.key_of(slot), self.home_of(slot));
         self.strikes.forget(message.seq);
         let entry = self.window.entry_mut(slot);
         entry.strikes = 0; // any answer clears them
@@ -202,7 +202,7 @@ impl Dispatcher {
     /// The message leaves. If it has no key, its doubt ends. If it has a key, the key does not wait for it any more,
     /// but stays in doubt.
     pub(super) fn forget_doubt(&mut self, slot: Slot) {
-        let (key, share) = (self.key_of(slot), self.share_of(slot));
+        let (key, share) = (self.key_of(slot), self.home_of(slot));
         if !self.to[share].doubts.has(key) {
             return;
         }
@@ -242,7 +242,7 @@ impl Dispatcher {
 
     /// The message is given up. Its key goes on at once, and stays in doubt.
     pub(super) fn key_goes_on(&mut self, slot: Slot) {
-        let (key, share) = (self.key_of(slot), self.share_of(slot));
+        let (key, share) = (self.key_of(slot), self.home_of(slot));
         if matches!(key, Key::Message(..)) {
             return self.forget_doubt(slot);
         }
@@ -255,7 +255,7 @@ impl Dispatcher {
     /// Handles a send that began at `began_us` and was accepted.
     pub(super) fn accepted(&mut self, slot: Slot, is_slow: bool, began_us: u64) {
         let now_us = self.clocks.now_us();
-        let (key, share) = (self.key_of(slot), self.share_of(slot));
+        let (key, share) = (self.key_of(slot), self.home_of(slot));
         if !self.to[share].doubts.is_empty() || is_slow {
             self.to[share].outage.forget(key);
             self.end_doubt(key);
@@ -366,8 +366,9 @@ impl Dispatcher {
         self.has_turn_again(share);
         self.clocks.arm(Duration::from_micros(ROUND_US), Alarm::Round(share, since_us));
         // A key in doubt that is ready may be dead, and ready again each second.
-        if self.to[share].queues.fresh.is_empty() && !self.to[share].is_paused {
-            self.to[share].wants_one_early = true; // of those that left memory
+        if !self.to[share].queues.fresh.has_next() && !self.to[share].is_paused {
+            let share = self.next_tried_of(share); // of those that left memory
+            self.to.work_mut(share).wants_one_early = true;
             self.wants_look(share);
             if let Some(key) = self.to[share].doubts.longest_waiting(|key| self.window.may_be_sent(key)) {
                 self.wake(key);
@@ -390,9 +391,21 @@ impl Dispatcher {
             || !in_doubt.is_empty()
             || self.has_struck_to_send(share)
             || self.flights.open.values().any(|flight| flight.share == share)
-            || !(self.to[share].to_wake.is_empty() && self.to[share].wanted.is_empty())
+            || !self.to[share].to_wake.is_empty()
+            || self.shares_at(share).any(|share| !self.to.work(share).wanted.is_empty())
             || self.to[share].doubts.any(will_be_tried)
             || self.to[share].outage.has_new_message() // it may have left memory, and then it has no doubt
+    }
+
+    /// All shares in memory of this destination.
+    fn shares_at(&self, home: u32) -> impl Iterator<Item = u32> {
+        self.to[home].tenants.iter().copied().chain([home])
+    }
+
+    /// The one of them whose next attempt of a message that left memory is the first.
+    fn next_tried_of(&self, home: u32) -> u32 {
+        let tried = |share: u32| Some((self.to.work(share).next_tried.as_ref()?.0, share));
+        self.shares_at(home).filter_map(tried).min().map_or(home, |(_, share)| share)
     }
 
     fn tell_failure(&mut self, slot: Slot, times: u32, reason: &str) {

@@ -176,7 +176,7 @@ impl Dispatcher {
 
     /// Reads this message at once, if the store has it.
     pub(crate) fn want(&mut self, share: u32, seq: i64) {
-        self.to[share].wanted.push(seq);
+        self.to.work_mut(share).wanted.push(seq);
         self.wants_look(share);
     }
 
@@ -188,17 +188,17 @@ impl Dispatcher {
 
     /// The messages of the share to read at once.
     pub(crate) fn take_wanted(&mut self, share: u32) -> Vec<i64> {
-        std::mem::take(&mut self.to[share].wanted)
+        std::mem::take(&mut self.to.work_mut(share).wanted)
     }
 
     /// Reads from the store what is wanted, and did not fit into memory, with the next group.
     pub(crate) fn want_again(&mut self, share: u32, seqs: impl IntoIterator<Item = i64>) {
-        self.to[share].wanted.extend(seqs);
+        self.to.work_mut(share).wanted.extend(seqs);
     }
 
     /// Whether a message of the share should be read before its next attempt. The answer is given only once.
     pub(crate) fn wants_one_early(&mut self, share: u32) -> bool {
-        std::mem::take(&mut self.to[share].wants_one_early)
+        std::mem::take(&mut self.to.work_mut(share).wants_one_early)
     }
 
     /// Until when the loader should read messages, by the time of their next attempt.
@@ -208,20 +208,20 @@ impl Dispatcher {
 
     /// A parked message of the share waits for its next attempt until `next_ms`.
     pub(crate) fn expect_tried(&mut self, share: u32, next_ms: i64) {
-        if self.to[share].next_tried.as_ref().is_some_and(|(at_ms, _)| *at_ms <= next_ms) {
+        if self.to.work(share).next_tried.as_ref().is_some_and(|(at_ms, _)| *at_ms <= next_ms) {
             return;
         }
         let left_ms = next_ms.saturating_sub(READ_BEFORE_MS).saturating_sub(self.steady_ms());
         let at_us = self.clocks.now_us().saturating_add(left_ms.max(0).cast_unsigned().saturating_mul(1_000));
         let alarm = self.clocks.arm_at(at_us, Alarm::Tried(share));
-        if let Some((_, Some(before))) = self.to[share].next_tried.replace((next_ms, alarm)) {
+        if let Some((_, Some(before))) = self.to.work_mut(share).next_tried.replace((next_ms, alarm)) {
             self.clocks.cancel(before);
         }
     }
 
     /// It is time to read parked messages. Each load reads them: the alarm only makes it come in time.
     pub(super) fn read_tried(&mut self, share: u32) {
-        self.to[share].next_tried = None;
+        self.to.work_mut(share).next_tried = None;
         self.wants_look(share);
     }
 }

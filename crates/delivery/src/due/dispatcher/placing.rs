@@ -72,7 +72,7 @@ impl Dispatcher {
     /// This message was tried by an earlier process, or by this one before the message left memory. Its key is in
     /// doubt, and may have to wait.
     fn was_tried_before(&mut self, slot: Slot) {
-        let (now_ms, share) = (self.steady_ms(), self.share_of(slot));
+        let (now_ms, share) = (self.steady_ms(), self.home_of(slot));
         let (key, from_us) = (self.key_of(slot), self.clocks.of_steady_ms(self.window.entry(slot).tried_ms));
         let entry = self.window.entry_mut(slot);
         let (attempts, next_ms, waited_us) = (entry.attempts, entry.next_ms, entry.waited_us);

@@ -9,6 +9,7 @@ use crate::due::outcome_feed::Ended;
 use crate::due::table;
 use crate::due::tallies::Tally;
 use crate::due::window::State;
+use crate::message::shares::destination_in;
 use crate::sinks::{Verdict, Verdicts};
 use crate::store::{Done, Outcome};
 
@@ -125,7 +126,7 @@ impl Dispatcher {
                 let now_us = self.clocks.now_us();
                 if let Some(tally) = self.tally_of(message.slot) {
                     tally.fails(now_us, &reason);
-                    self.fails_still(self.share_of(message.slot), &reason);
+                    self.fails_still(self.home_of(message.slot), &reason);
                 }
                 self.not_accepted(message, ending, &reason, retry_after_ms, began_us);
             }
@@ -147,7 +148,7 @@ impl Dispatcher {
         self.measures.arrived(done.redelivered);
         if let Some(tally) = self.tally_of(message.slot) {
             tally.arrives(message.late_us);
-            self.fails_no_more(self.share_of(message.slot));
+            self.fails_no_more(self.home_of(message.slot));
         }
         self.end(message.slot, done, None);
     }
@@ -156,7 +157,7 @@ impl Dispatcher {
     fn tally_of(&mut self, slot: Slot) -> Option<&mut Tally> {
         let entry = self.window.entry(slot);
         let name = entry.body.as_ref()?.destination()?;
-        Some(self.to.tallies.of(self.window.share(entry.share).id, name))
+        Some(self.to.tallies.of(destination_in(self.window.share(entry.share).id), name))
     }
 
     /// The message was not tried. It goes out again at once, and no attempt is counted.

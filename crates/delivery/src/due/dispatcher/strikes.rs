@@ -26,7 +26,7 @@ impl Dispatcher {
                 && self.strikes.is_on_disk(*seq)
             {
                 let key = self.key_of(slot);
-                self.queue_of(key).push_front(Offer::Message(slot, *seq));
+                self.queue_of(key).push_front(key.share(), Offer::Message(slot, *seq));
             }
         }
     }
@@ -36,16 +36,17 @@ impl Dispatcher {
         let entry = self.window.entry_mut(slot);
         entry.state = State::Retrying;
         let (seq, strikes) = (entry.seq, entry.strikes);
-        let (share, is_in_doubt) = (self.share_of(slot), self.is_in_doubt(slot));
+        let (share, is_in_doubt) = (self.home_of(slot), self.is_in_doubt(slot));
         self.strikes.wait(share, slot, seq, strikes, is_in_doubt);
     }
 
     /// Whether a message with strikes waits for its note, its commit or a place.
     pub(super) fn has_struck_to_send(&self, share: u32) -> bool {
         self.has_struck_waiting(share)
-            || self.strikes.noted().any(|seq| {
-                self.is_unsent(seq) && self.window.find(seq).is_some_and(|slot| self.share_of(slot) == share)
-            })
+            || self
+                .strikes
+                .noted()
+                .any(|seq| self.is_unsent(seq) && self.window.find(seq).is_some_and(|slot| self.home_of(slot) == share))
     }
 
     /// Whether a message with strikes waits for its note.
@@ -71,7 +72,7 @@ impl Dispatcher {
         }
         self.strikes.find_alone(|slot, seq| {
             self.waits_for_note(slot, seq) && {
-                let Destination { places, outage, pace, is_paused, .. } = &self.to[self.share_of(slot)];
+                let Destination { places, outage, pace, is_paused, .. } = &self.to[self.home_of(slot)];
                 let may_try = !outage.is_down() || outage.next_try(true, true).is_some();
                 may_try && !is_paused && pace.may_send() && places.may_start(self.is_in_doubt(slot)).is_some()
             }
@@ -185,7 +186,7 @@ impl Dispatcher {
         let waits = self.unnote(seq);
         let entry = self.window.entry(slot);
         if waits && entry.state == State::Retrying {
-            let (share, strikes) = (entry.share, entry.strikes);
+            let (share, strikes) = (self.home_of(slot), entry.strikes);
             self.strikes.wait(share, slot, seq, strikes, self.is_in_doubt(slot));
         }
     }
@@ -195,7 +196,7 @@ impl Dispatcher {
         let unsent: Vec<i64> = self.strikes.noted().filter(|seq| self.is_unsent(*seq)).collect();
         for seq in unsent {
             if let Some(slot) = self.window.find(seq)
-                && of.is_none_or(|share| share == self.share_of(slot))
+                && of.is_none_or(|share| share == self.home_of(slot))
             {
                 self.unnote_unsent(slot, seq);
             }
@@ -218,7 +219,7 @@ impl Dispatcher {
                 && self
                     .window
                     .find(*seq)
-                    .is_some_and(|slot| self.share_of(slot) == share && self.is_in_doubt(slot) == is_in_doubt)
+                    .is_some_and(|slot| self.home_of(slot) == share && self.is_in_doubt(slot) == is_in_doubt)
         };
         let unsent = self.strikes.noted().filter(of_kind).count();
         let free = self.to[share].places.free(is_in_doubt).saturating_mul(self.turns.most_in_send);

@@ -1,12 +1,12 @@
 //! Chooses the next message to send: of a key not in doubt, of a key in doubt, or a try while the destination is down.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Dispatcher, Flight, InFlight, PASSED_AT_ONCE};
 use crate::due::clocks::Alarm;
 use crate::due::destination::{Destination, Offer};
 use crate::due::doubt::Key;
+use crate::due::fair_queue::FairQueue;
 use crate::due::lanes::Slot;
 use crate::due::places::PlaceLimits;
 use crate::due::strikes::Line;
@@ -47,16 +47,16 @@ impl Dispatcher {
     fn next_share(&mut self) -> Option<u32> {
         let now_us = self.clocks.now_us();
         if let Some(alone) = &self.strikes.alone {
-            let share = self.share_of(alone.slot);
+            let share = self.home_of(alone.slot);
             self.to[share].places.age(now_us);
             return self.next_from(share).map(|_| share);
         }
-        if self.window.named_shares() > 0 && self.free_places() == 0 {
+        if self.to.named > 0 && self.free_places() == 0 {
             return None;
         }
         for _ in 0..self.turns.shares.len() {
             let share = *self.turns.shares.front()?;
-            if self.to[share].queues.are_empty() || !self.to[share].may_have_turn() {
+            if !self.to[share].queues.have_next() || !self.to[share].may_have_turn() {
                 self.turns.shares.pop_front();
                 self.to[share].has_turn = false;
                 continue;
@@ -86,7 +86,7 @@ impl Dispatcher {
     /// Whether a closing engine still has a message to send: it is due, and waits only for a commit, or for a place that
     /// becomes free. If all calls were cut off `hanging` ago, no place does. It looks at all shares in memory.
     pub(crate) fn has_more_to_send(&self, hanging: Duration) -> bool {
-        self.is_open() && self.to.shares().any(|share| self.share_has_more_to_send(share, hanging))
+        self.is_open() && self.to.homes().any(|share| self.share_has_more_to_send(share, hanging))
     }
 
     fn share_has_more_to_send(&self, share: u32, hanging: Duration) -> bool {
@@ -101,7 +101,7 @@ impl Dispatcher {
 
     /// Whether a message is due, and is not one of those that wait for the end of an outage.
     fn has_due(&self, share: u32) -> bool {
-        !self.to[share].queues.are_empty() && !self.to[share].outage.is_down()
+        self.to[share].queues.have_next() && !self.to[share].outage.is_down()
     }
 
     fn may_send(&self) -> bool {
@@ -121,7 +121,7 @@ impl Dispatcher {
         let Destination { queues, places, outage, .. } = &self.to[share];
         if let Some(alone) = &self.strikes.alone {
             let may_start =
-                self.share_of(alone.slot) == share && places.may_start(self.is_in_doubt(alone.slot)).is_some();
+                self.home_of(alone.slot) == share && places.may_start(self.is_in_doubt(alone.slot)).is_some();
             return Startable::Alone(alone.is_ready && may_start);
         }
         if self.is_held_back() || !self.has_part_of_places(share) {
@@ -129,8 +129,8 @@ impl Dispatcher {
         }
         if outage.is_down() {
             let may_try = |is_in_doubt| places.may_start(is_in_doubt) == Some(usize::MAX);
-            let has_fresh = !queues.fresh.is_empty() && may_try(false);
-            let has_in_doubt = !queues.in_doubt.is_empty() && may_try(true);
+            let has_fresh = queues.fresh.has_next() && may_try(false);
+            let has_in_doubt = queues.in_doubt.has_next() && may_try(true);
             return Startable::Down(outage.next_try(has_fresh, has_in_doubt));
         }
         let in_doubt = self.next_that_fits(share, true).is_some();
@@ -144,7 +144,7 @@ impl Dispatcher {
     /// Whether the share may have one more of the places of the process. Among others it may have as many as are free, as it
     /// may of the memory: `Window::has_room`.
     fn has_part_of_places(&self, share: u32) -> bool {
-        self.window.named_shares() == 0 || self.to[share].places.taken() < self.free_places()
+        self.to.named == 0 || self.to[share].places.taken() < self.free_places()
     }
 
     /// The places of the process that are free.
@@ -156,21 +156,21 @@ impl Dispatcher {
     /// The share may send again: its messages have their turn.
     pub(super) fn has_turn_again(&mut self, share: u32) {
         let to = &mut self.to[share];
-        if !to.queues.are_empty() && !std::mem::replace(&mut to.has_turn, true) {
+        if to.queues.have_next() && !std::mem::replace(&mut to.has_turn, true) {
             self.turns.shares.push_back(share);
         }
     }
 
-    /// The place in its queue of the first message that may start. While the limit for bytes is reached, large messages
+    /// The first message that may start. While the limit for bytes is reached, large messages
     /// wait, and smaller ones pass them.
-    fn next_that_fits(&self, share: u32, is_in_doubt: bool) -> Option<usize> {
+    fn next_that_fits(&self, share: u32, is_in_doubt: bool) -> Option<(u32, usize)> {
         let queue = self.to[share].queues.of(is_in_doubt);
-        if queue.is_empty() {
+        if !queue.has_next() {
             return None;
         }
         match self.to[share].places.may_start(is_in_doubt)? {
-            usize::MAX => Some(0),
-            most => queue.iter().take(SEARCHED).position(|offer| self.bytes_of(offer) <= most),
+            usize::MAX => queue.find(1, |_| true),
+            most => queue.find(SEARCHED, |offer| self.bytes_of(offer) <= most),
         }
     }
 
@@ -199,13 +199,14 @@ impl Dispatcher {
 
     /// Puts this into the queue of its key.
     pub(super) fn push(&mut self, key: Key, offer: Offer) {
-        self.queue_of(key).push_back(offer);
+        self.queue_of(key).push_back(key.share(), offer);
     }
 
-    pub(super) fn queue_of(&mut self, key: Key) -> &mut VecDeque<Offer> {
-        let to = &mut self.to[key.share()];
+    pub(super) fn queue_of(&mut self, key: Key) -> &mut FairQueue {
+        let home = self.to.home(key.share());
+        let to = &mut self.to[home];
         if !std::mem::replace(&mut to.has_turn, true) {
-            self.turns.shares.push_back(key.share());
+            self.turns.shares.push_back(home);
         }
         let is_in_doubt = to.doubts.has(key);
         to.queues.of_mut(is_in_doubt)
@@ -259,7 +260,7 @@ impl Dispatcher {
         let has_struck = self.has_struck_waiting(share);
         let to = &mut self.to[share];
         to.pace.spend(deliveries.len());
-        if from == Turn::Fresh && !to.queues.in_doubt.is_empty() && to.places.others_go_first() {
+        if from == Turn::Fresh && to.queues.in_doubt.has_next() && to.places.others_go_first() {
             to.places.pass_over();
         }
         to.queues.was_in_doubt = is_in_doubt;
@@ -361,8 +362,8 @@ impl Dispatcher {
         entry.state = State::Retrying;
         let (offer, share) = (Offer::Message(slot, entry.seq), entry.share);
         match from {
-            Turn::Fresh | Turn::Try(false) => self.to[share].queues.fresh.push_front(offer),
-            Turn::InDoubt | Turn::Try(true) => self.to[share].queues.in_doubt.push_front(offer),
+            Turn::Fresh | Turn::Try(false) => self.to[share].queues.fresh.push_front(share, offer),
+            Turn::InDoubt | Turn::Try(true) => self.to[share].queues.in_doubt.push_front(share, offer),
             Turn::Alone => {
                 if let Some(alone) = &mut self.strikes.alone {
                     alone.is_ready = true;
@@ -384,6 +385,6 @@ impl Dispatcher {
     }
 
     pub(super) fn is_of(&self, share: u32, slot: Slot, seq: i64) -> bool {
-        self.window.get(slot, seq).is_some_and(|entry| entry.share == share)
+        self.window.get(slot, seq).is_some_and(|entry| self.to.home(entry.share) == share)
     }
 }
