@@ -34,6 +34,8 @@ pub(crate) enum Alarm {
     Older(u32),
     /// The rate of this share allows more messages.
     Paced(u32),
+    /// The rate of this tenant allows more messages.
+    TenantPaced(i64),
     /// A send takes too long.
     CutOff(u64),
 }

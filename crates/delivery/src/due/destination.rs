@@ -185,6 +185,12 @@ impl Queues {
         self.fresh.has_some_of(share) || self.in_doubt.has_some_of(share)
     }
 
+    /// The share is not held back any more.
+    pub(super) fn release(&mut self, share: u32) {
+        self.fresh.release(share);
+        self.in_doubt.release(share);
+    }
+
     /// Whether there is a message that is not held back.
     pub(super) fn have_next(&self) -> bool {
         self.fresh.has_next() || self.in_doubt.has_next()

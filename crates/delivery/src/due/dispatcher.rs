@@ -48,6 +48,7 @@ use super::outcome_feed::{Ended, OutcomeFeeds};
 use super::retry::Retry;
 use super::strikes::Strikes;
 use super::table::{self, Withdrawn};
+use super::tenants::{TenantLimits, Tenants};
 use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
@@ -157,6 +158,8 @@ struct Flight {
     /// Of the destination.
     share: u32,
     messages: Vec<InFlight>,
+    /// Those of them that have one, each time. Empty without limits for tenants.
+    tenants: Vec<i64>,
     /// On the timer's clock.
     began_us: u64,
     /// The timer task for the end of the time that the send may take.
@@ -231,6 +234,7 @@ pub(crate) struct Dispatcher {
     turns: Turns,
     flights: Flights,
     strikes: Strikes,
+    tenants: Tenants,
 }
 
 impl fmt::Debug for Dispatcher {
@@ -276,6 +280,7 @@ impl Dispatcher {
             },
             flights: Flights::default(),
             strikes: Strikes::default(),
+            tenants: Tenants::default(),
         }
     }
 
@@ -296,6 +301,7 @@ impl Dispatcher {
         std::mem::swap(&mut self.measures, &mut before.measures);
         self.to.tallies.take_over(&mut before.to.tallies);
         self.to[0].take_over(&mut before.to[0]);
+        self.tenants.take_over(&mut before.tenants);
     }
 
     /// Whether messages are due by the clock.
@@ -306,6 +312,17 @@ impl Dispatcher {
     /// Whether a send has no answer, and was not cut off.
     pub(crate) fn has_flights(&self) -> bool {
         !self.flights.open.is_empty()
+    }
+
+    /// What each tenant may do.
+    pub(crate) fn limit_tenants(&mut self, limits: TenantLimits) {
+        self.tenants.set_limits(limits);
+    }
+
+    /// How many tenants with limits are in memory.
+    #[cfg(test)]
+    pub(crate) fn busy_tenants(&self) -> usize {
+        self.tenants.len()
     }
 
     /// Starts the clock: from now on messages are due.
@@ -417,6 +434,10 @@ impl Dispatcher {
                     self.to[share].pace.goes_on();
                     self.has_turn_again(share);
                 }
+                Alarm::TenantPaced(tenant) => {
+                    let shares = self.tenants.goes_on(tenant, self.clocks.now_us());
+                    self.release_shares(shares);
+                }
                 Alarm::CutOff(flight) => self.cut_off(flight),
             }
         }
@@ -470,6 +491,7 @@ impl Dispatcher {
     /// numbers. A destination that comes back begins anew: none of its messages is before its cursor.
     pub(crate) fn forget_idle(&mut self, most: usize) -> Vec<i64> {
         let mut left = Vec::new();
+        self.tenants.forget_idle(self.clocks.now_us());
         for _ in 0..LOOKED_AT_ONCE.min(self.to.count()) {
             if self.window.named_shares() <= most {
                 break;
@@ -536,6 +558,14 @@ impl Dispatcher {
         }
         self.tally_state(share);
         self.has_turn_again(share);
+    }
+
+    /// The tenants of these shares may send again.
+    fn release_shares(&mut self, shares: Vec<u32>) {
+        for share in shares {
+            self.to[share].queues.release(share);
+            self.has_turn_again(self.to.home(share));
+        }
     }
 
     fn wait_for_tokens(&mut self, share: u32) {

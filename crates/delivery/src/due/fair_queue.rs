@@ -70,6 +70,7 @@ impl FairQueue {
         self.plain.offers.iter().chain(self.of_tenants.values().flat_map(|it| &it.offers))
     }
 
+    #[cfg(test)]
     /// How many messages the share gives in each of its turns.
     pub(super) fn set_weight(&mut self, share: u32, weight: u32) {
         let queue = self.queue(share);
@@ -77,7 +78,7 @@ impl FairQueue {
     }
 
     pub(super) fn push_back(&mut self, share: u32, offer: Offer) {
-        if self.queue(share).offers.is_empty() {
+        if self.queue(share).offers.is_empty() && !self.queue(share).is_held {
             self.line.push_back(share);
         }
         self.queue(share).offers.push_back(offer);
@@ -103,8 +104,17 @@ impl FairQueue {
         next.find(|(.., offer)| holds(offer)).map(|(share, place, _)| (share, place))
     }
 
-    pub(super) fn pop_front(&mut self) -> Option<Offer> {
-        self.remove((*self.line.front()?, 0))
+    /// The share is not in the line until [`FairQueue::release`].
+    pub(super) fn hold(&mut self, share: u32) {
+        self.queue(share).is_held = true;
+        self.line.retain(|it| *it != share);
+    }
+
+    pub(super) fn release(&mut self, share: u32) {
+        if let Some(queue) = self.of_tenants.get_mut(&share).filter(|it| it.is_held) {
+            queue.is_held = false;
+            self.line.push_back(share);
+        }
     }
 
     /// Takes a message that [`FairQueue::find`] has found.
@@ -153,7 +163,7 @@ mod tests {
     use super::*;
 
     fn messages(queue: &mut FairQueue) -> Vec<i64> {
-        let next = std::iter::from_fn(|| queue.pop_front());
+        let next = std::iter::from_fn(|| queue.remove(queue.find(1, |_| true)?));
         next.map(|offer| if let Offer::Message(_, seq) = offer { seq } else { panic!("{offer:?}") }).collect()
     }
 

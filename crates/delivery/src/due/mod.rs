@@ -27,4 +27,5 @@ mod sharing;
 pub(crate) mod strikes;
 mod table;
 pub(crate) mod tallies;
+pub(crate) mod tenants;
 pub(crate) mod window;

@@ -64,7 +64,8 @@ impl CsvHeader {
             return Err(BadRecord::new(reason, format!("{}, as the header", names.len())));
         }
         let cell = |place: Option<usize>| place.map(|at| cells[at].as_str());
-        let [id, key, due, delay_ms, expires, op, mut base64, traceparent, every, cron, destination] = parts.map(cell);
+        let [id, key, due, delay_ms, expires, op, mut base64, traceparent, every, cron, destination, tenant] =
+            parts.map(cell);
         let mut payload = cell(*payload);
         let has_no_payload = matches!(op, Some("cancel" | "reschedule"));
         if has_no_payload {
@@ -100,6 +101,7 @@ impl CsvHeader {
             every.map_or(Value::Absent, number),
             text(cron),
             text(destination),
+            text(tenant),
         ];
         let payload = payload.map(|bytes| Payload { bytes, is_json: true });
         Ok(Fields { others: others.collect(), ..Fields::of(values, payload) })

@@ -187,10 +187,8 @@ impl Group<'_> {
         if !(known.outcome.is_some_and(Outcome::is_dead) && filter.is_none_or(takes)) {
             return Ok(None);
         }
-        let share = match message.body.destination().map(|name| self.store.destination(name)) {
-            Some(None) => return Ok(Some(Answer::Refused)), // it was removed
-            Some(Some(it)) => it.share,
-            None => 0,
+        let Some(share) = self.share_of(&message.body)? else {
+            return Ok(Some(Answer::Refused)); // its destination was removed
         };
         self.store.drop_letter(seq)?;
         let (again, first) = self.store.numbers_of(seq)?;

@@ -81,7 +81,9 @@ impl Group<'_> {
 
     fn has_messages(&self, share: i64) -> Result<bool> {
         let is_in_memory = self.dispatcher.lock().window.has_some_of(share);
-        Ok(is_in_memory || !self.store.plan(share, (i64::MIN, 0), i64::MAX, 1)?.is_empty())
+        Ok(is_in_memory
+            || !self.store.plan(share, (i64::MIN, 0), i64::MAX, 1)?.is_empty()
+            || self.store.next_share(share, share)?.is_some())
     }
 
     /// Makes dead letters of some messages of the first destination that was removed.
@@ -92,8 +94,8 @@ impl Group<'_> {
         let found = match removing.slots {
             None => self.rows_to_bury(&mut removing)?,
             Some(from) => {
-                let in_window = self.dispatcher.lock().window.share_numbered(share);
-                let (near, next) = self.near_ones(from, |entry| Some(entry.share) == in_window);
+                let in_window = self.dispatcher.lock().window.shares_of(share);
+                let (near, next) = self.near_ones(from, |entry| in_window.contains(&entry.share));
                 removing.slots = next;
                 near
             }
@@ -114,7 +116,8 @@ impl Group<'_> {
                 return Ok(());
             }
             if removing.has_more {
-                (removing.at, removing.slots) = ((i64::MIN, 0), Some(0)); // another round
+                let from = (i64::MIN, 0); // another round
+                (removing.of, removing.from, removing.at, removing.slots) = (share, from, from, Some(0));
             }
         }
         self.actions.removing = Some(removing);
@@ -123,15 +126,19 @@ impl Group<'_> {
 
     fn rows_to_bury(&self, removing: &mut Removing) -> Result<Vec<Position>> {
         let (mut found, mut bytes) = (Vec::new(), 0);
-        for row in self.store.plan(removing.share, removing.at, i64::MAX, CHANGE)? {
-            removing.at = (row.due_ms, row.seq);
-            found.push(removing.at);
-            bytes += row.size as usize;
-            if bytes > BYTES {
-                break;
+        loop {
+            for row in self.store.plan(removing.of, removing.at, i64::MAX, CHANGE)? {
+                removing.at = (row.due_ms, row.seq);
+                found.push(removing.at);
+                bytes += row.size as usize;
+                if bytes > BYTES {
+                    break;
+                }
             }
+            let next = if found.is_empty() { self.store.next_share(removing.share, removing.of)? } else { None };
+            let Some(next) = next else { return Ok(found) };
+            (removing.of, removing.at) = (next, removing.from);
         }
-        Ok(found)
     }
 
     fn bury_each(&mut self, removing: &mut Removing, found: &[Position]) -> Result<()> {

@@ -29,6 +29,7 @@ use crate::message::incoming::{Incoming, lane_in, lane_of};
 use crate::message::named::no_destination;
 use crate::message::partition::partition_of_incoming;
 use crate::message::record::record_of_incoming;
+use crate::message::shares::{share_of, tenant_in};
 use crate::message::{Body, Reschedule};
 use crate::sinks::TakesNamed;
 use crate::store::{Accepted, Known, Letter, Outcome, Result, Store, StoredDestination, WaitingRow};
@@ -101,7 +102,7 @@ impl<'a> Group<'a> {
         for item in items {
             match item {
                 Item::Put(incoming) => {
-                    match self.addressed(incoming) {
+                    match self.addressed(incoming)? {
                         Ok(incoming) => puts.push(incoming),
                         Err(refused) => {
                             self.accept(std::mem::take(&mut puts), answers)?;
@@ -116,7 +117,7 @@ impl<'a> Group<'a> {
             match item {
                 Item::Put(_) => unreachable!("taken above"),
                 Item::Replace { put, at_latest_ms } => {
-                    let (answer, due_ms) = match self.addressed(put) {
+                    let (answer, due_ms) = match self.addressed(put)? {
                         Ok(put) => self.replace(put, at_latest_ms)?,
                         Err(refused) => (refused, None),
                     };
@@ -157,15 +158,32 @@ impl<'a> Group<'a> {
     }
 
     /// Finds the destination that the message names, or refuses the message.
-    fn addressed(&mut self, mut put: Incoming) -> std::result::Result<Incoming, Answer> {
-        let Some(name) = put.message.body.destination() else {
-            return if self.takes_named == TakesNamed::All { Err(self.no_destination(&put)) } else { Ok(put) };
+    fn addressed(&mut self, mut put: Incoming) -> Result<std::result::Result<Incoming, Answer>> {
+        let is_refused = put.message.body.destination().is_none() && self.takes_named == TakesNamed::All;
+        let share = if is_refused { None } else { self.share_of(&put.message.body)? };
+        let Some(share) = share else { return Ok(Err(self.no_destination(&put))) };
+        if share != 0 || put.message.body.tenant().is_some() {
+            put.message.body = put.message.body.with(|extras| {
+                extras.share = share;
+                extras.tenant.take_if(|_| tenant_in(share) == 0);
+            });
+        }
+        Ok(Ok(put))
+    }
+
+    /// The share of a message, by the names of its destination and its tenant. With one order for all (`--order global`) all
+    /// tenants are one. `None`: the destination is not set.
+    fn share_of(&mut self, body: &Body) -> Result<Option<i64>> {
+        let destination = match body.destination().map(|name| self.store.destination(name)) {
+            Some(None) => return Ok(None),
+            Some(Some(it)) => it.share,
+            None => 0,
         };
-        let Some(share) = self.store.destination(name).map(|it| it.share) else {
-            return Err(self.no_destination(&put));
+        let tenant = match body.tenant() {
+            Some(name) if !self.dispatcher.lock().window.is_global() => self.store.tenant(name)?,
+            _ => 0,
         };
-        put.message.body = put.message.body.with(|extras| extras.share = share);
-        Ok(put)
+        Ok(Some(share_of(destination, tenant)))
     }
 
     fn no_destination(&mut self, put: &Incoming) -> Answer {
@@ -319,7 +337,7 @@ pub(super) fn held_of(gone: &Gone) -> WaitingRow {
     WaitingRow { redelivered: gone.redelivered, share, ..WaitingRow::untried(gone.due_ms, gone.seq, lane, gone.size) }
 }
 
-/// The number of its destination, and of its lane there.
+/// The number of its share, and of its lane there.
 pub(super) fn lane_of_body(body: &Body) -> (i64, Option<i64>) {
     let share = body.share();
     (share, lane_of(body.key()).map(|number| lane_in(share, number)))

@@ -252,7 +252,8 @@ enum Withdrawn {
 fn occurrence(of: &Message, due_ms: i64, steps: i64) -> Incoming {
     let body = &of.body;
     let (traceparent, destination) = (body.traceparent().map(Into::into), body.destination().map(Into::into));
-    let extras = Extras { traceparent, destination, share: body.share(), ..Extras::default() };
+    let tenant = body.tenant().map(Into::into);
+    let extras = Extras { traceparent, destination, tenant, share: body.share(), ..Extras::default() };
     let id = occurrence_id(body.id(), due_ms, steps);
     let body = Body::new(body.key(), &id, body.payload(), body.is_json()).with_extras(extras);
     Incoming::of(Message { body, due_ms, delay_ms: None })

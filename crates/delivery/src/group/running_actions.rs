@@ -37,8 +37,12 @@ pub(crate) struct Stepping {
 pub(crate) struct Removing {
     /// The number of the destination.
     pub(crate) share: i64,
-    /// The last row that was looked at in this round.
+    /// The one of its shares that this round has come to.
+    pub(crate) of: i64,
+    /// The last row of it that was looked at in this round.
     pub(crate) at: Position,
+    /// Where this round begins in each share.
+    pub(crate) from: Position,
     /// The slot at which it goes on in memory; `None`: this round has looked at all slots.
     pub(crate) slots: Option<usize>,
     /// What was being sent. It is waited for before the next round.
@@ -49,7 +53,8 @@ pub(crate) struct Removing {
 
 impl Removing {
     pub(crate) fn of(share: i64) -> Self {
-        Self { share, at: (NEVER_MS - 1, i64::MAX), slots: None, sending: Vec::new(), has_more: false }
+        let from = (NEVER_MS - 1, i64::MAX);
+        Self { share, of: share, at: from, from, slots: None, sending: Vec::new(), has_more: false }
     }
 }
 

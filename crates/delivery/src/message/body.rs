@@ -64,7 +64,13 @@ impl Body {
         self.extras()?.destination.as_deref()
     }
 
-    /// The number of its destination in the store; 0 if it names none.
+    /// The name of its tenant.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&str> {
+        self.extras()?.tenant.as_deref()
+    }
+
+    /// The number of its share in the store; 0 if it names no destination and no tenant.
     pub(crate) fn share(&self) -> i64 {
         self.extras().map_or(0, |extras| extras.share)
     }
@@ -150,7 +156,9 @@ pub struct Extras {
     pub first: Option<i64>,
     /// The name of its destination.
     pub destination: Option<Arc<str>>,
-    /// The number of its destination in the store; 0 if it names none, or is not accepted.
+    /// The name of its tenant: whose message it is.
+    pub tenant: Option<Arc<str>>,
+    /// The number of its share in the store, by its destination and its tenant; 0 if it names none, or is not accepted.
     pub share: i64,
     /// The rule of a recurring message. The message itself is never sent, only its occurrences are.
     pub recurrence: Option<Box<Recurrence>>,
@@ -175,24 +183,33 @@ pub fn check_traceparent(text: &str) -> Result<(), BadRecord> {
     Err(BadRecord::new(format!("{} is no traceparent", quoted(text, 80)), TRACEPARENT))
 }
 
-/// The most characters in the name of a destination.
-const LONGEST_DESTINATION: usize = 100;
+/// The most characters in the name of a destination or a tenant.
+const LONGEST_NAME: usize = 100;
 
 /// Checks the name of a destination.
 ///
 /// # Errors
 /// It has other characters, or too many.
 pub fn checked_destination(name: &str) -> Result<String, BadRecord> {
+    checked_name(name, "destination")
+}
+
+/// Checks the name of a tenant.
+///
+/// # Errors
+/// It has other characters, or too many.
+pub(crate) fn checked_tenant(name: &str) -> Result<String, BadRecord> {
+    checked_name(name, "tenant")
+}
+
+fn checked_name(name: &str, of: &str) -> Result<String, BadRecord> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let is_path = name.bytes().all(|byte| byte == b'.'); // proxies make another path of it
-    if (1..=LONGEST_DESTINATION).contains(&name.len()) && name.bytes().all(is_allowed) && !is_path {
+    if (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(is_allowed) && !is_path {
         return Ok(name.to_owned());
     }
-    let reason = format!("{} is no name of a destination", quoted(name, 80));
-    Err(BadRecord::new(
-        reason,
-        format!("1 to {LONGEST_DESTINATION} of A-Z, a-z, 0-9, '.', '_' and '-', not dots alone"),
-    ))
+    let reason = format!("{} is no name of a {of}", quoted(name, 80));
+    Err(BadRecord::new(reason, format!("1 to {LONGEST_NAME} of A-Z, a-z, 0-9, '.', '_' and '-', not dots alone")))
 }
 
 /// Checks by version 00. Later versions only add parts at the end.

@@ -16,7 +16,7 @@ pub(crate) const TRACEPARENT: &str = "traceparent";
 pub const TZ: &str = "tz";
 
 /// The number of parts that are values.
-pub(crate) const VALUES: usize = 11;
+pub(crate) const VALUES: usize = 12;
 /// The places of the two times among them.
 pub(crate) const DUE_AT: usize = 2;
 pub(crate) const EXPIRES_AT: usize = 4;
@@ -36,6 +36,8 @@ pub struct Columns {
     pub payload: Option<String>,
     /// The name of the destination: usually `destination`.
     pub destination: Option<String>,
+    /// The name of the tenant: usually `tenant`.
+    pub tenant: Option<String>,
 }
 
 impl Columns {
@@ -44,7 +46,7 @@ impl Columns {
     pub fn named(id: Option<String>, key: Option<String>, due: Option<String>, payload: Option<String>) -> Self {
         let plain = key.as_deref().and_then(|key| key.strip_suffix('?')).map(str::to_owned);
         let key_is_optional = plain.is_some();
-        Self { id, key: plain.or(key), key_is_optional, due, payload, destination: None }
+        Self { id, key: plain.or(key), key_is_optional, due, payload, destination: None, tenant: None }
     }
 
     /// Whether each record must have a key.
@@ -72,10 +74,14 @@ impl Columns {
         self.destination.as_deref().unwrap_or("destination")
     }
 
+    pub(crate) fn tenant(&self) -> &str {
+        self.tenant.as_deref().unwrap_or("tenant")
+    }
+
     /// The names of all parts but the payload, in the order of `fields::Values`.
     pub(crate) fn values(&self) -> [&str; VALUES] {
         let [id, key, due, destination] = [self.id(), self.key(), self.due(), self.destination()];
-        [id, key, due, DELAY_MS, EXPIRES, OP, PAYLOAD_BASE64, TRACEPARENT, EVERY, CRON, destination]
+        [id, key, due, DELAY_MS, EXPIRES, OP, PAYLOAD_BASE64, TRACEPARENT, EVERY, CRON, destination, self.tenant()]
     }
 
     /// All names with a meaning, in ascending order. Any other field is part of the payload.
@@ -135,7 +141,7 @@ impl Columns {
         let given = plain(unknown);
         let in_ms = given.strip_suffix(&['m', 's']);
         let usual = [self.payload(), DELAY_MS, PAYLOAD_BASE64, self.key(), self.due(), self.id(), EXPIRES, TRACEPARENT];
-        let names = usual.into_iter().chain([self.destination(), EVERY, CRON]);
+        let names = usual.into_iter().chain([self.destination(), self.tenant(), EVERY, CRON]);
         names.into_iter().find(|name| {
             let is_out = is_given(name) || *name == DELAY_MS && is_given(self.due());
             let edits = match name.chars().count() {

@@ -86,6 +86,7 @@ pub struct Fields<'a> {
     pub every: Value<'a>,
     pub cron: Value<'a>,
     pub destination: Value<'a>,
+    pub tenant: Value<'a>,
     /// The payload, if the format has it apart from the other fields.
     pub payload: Option<Payload<'a>>,
     /// All fields that no rule knows.
@@ -98,7 +99,8 @@ pub(crate) type Values<'a> = [Value<'a>; VALUES];
 impl<'a> Fields<'a> {
     /// Fields with no entry in `others`.
     pub(crate) fn of(values: Values<'a>, payload: Option<Payload<'a>>) -> Self {
-        let [id, key, due, delay_ms, expires, op, payload_base64, traceparent, every, cron, destination] = values;
+        let [id, key, due, delay_ms, expires, op, payload_base64, traceparent, every, cron, destination, tenant] =
+            values;
         let others = SmallVec::new();
         Self {
             id,
@@ -112,6 +114,7 @@ impl<'a> Fields<'a> {
             every,
             cron,
             destination,
+            tenant,
             payload,
             others,
         }
@@ -240,6 +243,7 @@ impl Schema {
                 || (name == EXPIRES && !is_absent(&fields.expires))
                 || (name == TRACEPARENT && !is_absent(&fields.traceparent))
                 || (name == columns.destination() && !is_absent(&fields.destination))
+                || (name == columns.tenant() && !is_absent(&fields.tenant))
                 || ([EVERY, CRON].contains(&name) && fields.recurs())
         };
         for (name, json) in &fields.others {
@@ -302,11 +306,13 @@ impl Schema {
             Value::Absent => None,
             given => Some(text(given, TRACEPARENT)?.into()),
         };
-        let destination = match &fields.destination {
-            Value::Absent => None,
-            given => Some(text(given, self.columns.destination())?.into()),
+        let named = |value: &Value<'_>, name: &str| match value {
+            Value::Absent => Ok(None),
+            given => text(given, name).map(|text| Some(text.into())),
         };
-        Ok(Extras { expires_ms, traceparent, destination, ..Extras::default() })
+        let destination = named(&fields.destination, self.columns.destination())?;
+        let tenant = named(&fields.tenant, self.columns.tenant())?;
+        Ok(Extras { expires_ms, traceparent, destination, tenant, ..Extras::default() })
     }
 
     fn no_key(&self) -> BadRecord {
@@ -379,8 +385,8 @@ fn cancel(fields: &Fields<'_>, id: &str, key: Option<&str>) -> Result<Request, B
 
 /// Whether the record has only a name, and perhaps a time.
 fn is_plain(fields: &Fields<'_>) -> bool {
-    let Fields { payload_base64, expires, traceparent, every, cron, destination, .. } = fields;
-    let others = [payload_base64, expires, traceparent, every, cron, destination];
+    let Fields { payload_base64, expires, traceparent, every, cron, destination, tenant, .. } = fields;
+    let others = [payload_base64, expires, traceparent, every, cron, destination, tenant];
     fields.others.is_empty() && fields.payload.is_none() && others.into_iter().all(|value| *value == Value::Absent)
 }
 

@@ -16,6 +16,7 @@
 //! - if the message expires: `!` and the time in ms
 //! - if the message recurs: `*` and the rule
 //! - if it names a destination: `@` and the name
+//! - if it names a tenant: `#` and the name
 //! - a space
 //! - the payload
 //!
@@ -37,6 +38,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) expires_ms: Option<i64>,
     pub(crate) recurrence: Option<&'a Recurrence>,
     pub(crate) destination: Option<&'a str>,
+    pub(crate) tenant: Option<&'a str>,
     pub(crate) payload: &'a [u8],
     pub(crate) is_json: bool,
 }
@@ -167,6 +169,10 @@ fn content_prefix(parts: Parts<'_>) -> (usize, SmallVec<[u8; 640]>) {
     if let Some(destination) = parts.destination {
         text.push(b'@');
         text.extend_from_slice(destination.as_bytes());
+    }
+    if let Some(tenant) = parts.tenant {
+        text.push(b'#');
+        text.extend_from_slice(tenant.as_bytes());
     }
     text.push(b' ');
     (if parts.is_json { 15 } else { 16 }, text)

@@ -21,6 +21,7 @@ use crate::base::error::BadRecord;
 use crate::base::json;
 use crate::base::times::{delay_in_range, divided_up, due_in_range};
 
+pub(crate) use body::checked_tenant;
 pub use body::{Body, Extras, check_traceparent, checked_destination};
 
 /// The most bytes of an id, and of a key (D12).
@@ -113,6 +114,13 @@ impl Message {
         Self { body: self.body.with(|extras| extras.destination = Some(destination.into())), ..self }
     }
 
+    /// Names the tenant whose message this is. Where something is short, tenants take turns. A key's messages are in order
+    /// only among those of one tenant at one destination.
+    #[must_use]
+    pub fn tenant(self, tenant: &str) -> Self {
+        Self { body: self.body.with(|extras| extras.tenant = Some(tenant.into())), ..self }
+    }
+
     fn extras(&self) -> Extras {
         self.body.extras().cloned().unwrap_or_default()
     }
@@ -171,8 +179,8 @@ impl Message {
         let Self { body, due_ms, delay_ms } = self;
         let (key, id, payload) = (body.key(), body.id(), body.payload());
         let (expires_ms, recurrence, is_json) = (body.expires_ms(), body.recurrence(), body.is_json());
-        let (due_ms, delay_ms, destination) = (*due_ms, *delay_ms, body.destination());
-        hashes::Parts { key, id, due_ms, delay_ms, expires_ms, recurrence, destination, payload, is_json }
+        let (due_ms, delay_ms, destination, tenant) = (*due_ms, *delay_ms, body.destination(), body.tenant());
+        hashes::Parts { key, id, due_ms, delay_ms, expires_ms, recurrence, destination, tenant, payload, is_json }
     }
 
     /// The approximate size in memory, in bytes: the parts of the message, and 200 for its entries in the engine's
@@ -290,6 +298,7 @@ pub(crate) fn check_extras(message: &Message) -> Result<(), BadRecord> {
         }
     }
     message.body.destination().map_or(Ok(()), |name| checked_destination(name).map(drop))?;
+    message.body.tenant().map_or(Ok(()), |name| checked_tenant(name).map(drop))?;
     message.traceparent().map_or(Ok(()), check_traceparent)
 }
 

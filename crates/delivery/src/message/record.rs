@@ -37,15 +37,19 @@ pub(crate) fn record_of(message: &Message) -> Vec<u8> {
         out.push(b'"');
     }
     write_traceparent(&mut out, &message.body);
-    write_destination(&mut out, &message.body);
+    write_destination_and_tenant(&mut out, &message.body);
     out.push(b'}');
     out
 }
 
-pub(crate) fn write_destination(out: &mut Vec<u8>, body: &Body) {
+pub(crate) fn write_destination_and_tenant(out: &mut Vec<u8>, body: &Body) {
     if let Some(destination) = body.destination() {
         out.extend_from_slice(b",\"destination\":");
         write_text(out, destination);
+    }
+    if let Some(tenant) = body.tenant() {
+        out.extend_from_slice(b",\"tenant\":");
+        write_text(out, tenant);
     }
 }
 

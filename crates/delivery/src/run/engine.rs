@@ -30,6 +30,7 @@ use crate::due::measures::Percentiles;
 use crate::due::outcome_feed::OutcomeFeed;
 use crate::due::pace::Pace;
 use crate::due::places::PlaceLimits;
+use crate::due::tenants::TenantLimits;
 use crate::group::items::{Completion, Item, Receipt, Ticket};
 use crate::group::writer::{Begun, Committed, Sends, Writer};
 use crate::group::writer_queue::WriterQueue;
@@ -635,6 +636,8 @@ fn open_store(
     let (paused_ms, paused_lanes, actions) = kept().map_err(|broken: Broken| broken.of(path))?;
     pause_keys(&paused_lanes, &mut dispatcher)?;
     dispatcher.to[0].was_down = store.was_down();
+    let Settings { tenant_concurrency: concurrency, tenant_rate: rate, .. } = *settings;
+    dispatcher.limit_tenants(TenantLimits { concurrency, rate });
     dispatcher.pause(paused_ms.is_some());
     Ok((store, dispatcher, actions))
 }

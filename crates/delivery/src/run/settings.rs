@@ -123,6 +123,10 @@ pub struct Settings {
     pub retry: Retry,
     /// How fast messages are sent; `None`: as fast as the destination takes them.
     pub rate: Option<Rate>,
+    /// The most messages of one tenant that are out at a time; `None`: no limit.
+    pub tenant_concurrency: Option<usize>,
+    /// How fast messages of one tenant are sent; `None`: no limit.
+    pub tenant_rate: Option<Rate>,
     /// The most young sends at a time. A sink may allow fewer.
     pub concurrency: usize,
     /// The places beside these, for sends that are slow or in doubt. `None`: as the sink says, and none if `concurrency`
@@ -170,6 +174,9 @@ impl Settings {
         if *concurrency != usize::MAX {
             CONCURRENCY.check(*concurrency as f64)?;
         }
+        let tenant = Setting { name: "tenant-concurrency", ..CONCURRENCY };
+        self.tenant_concurrency.map_or(Ok(()), |most| tenant.check(most as f64))?;
+        self.tenant_rate.map_or(Ok(()), Rate::check)?;
         rate.map_or(Ok(()), Rate::check)
     }
 }
@@ -181,6 +188,8 @@ impl Default for Settings {
             horizon_ms: 10_000,
             retry: Retry::default(),
             rate: None,
+            tenant_concurrency: None,
+            tenant_rate: None,
             concurrency: usize::MAX,
             spare: None,
             unanswered_for_ms: 86_400_000,

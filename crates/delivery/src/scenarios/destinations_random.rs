@@ -1,16 +1,17 @@
-//! Four destinations at random, beside a model of what may be sent (D5, D23): they are paused, limited, removed and set
+//! Four destinations and three tenants at random, beside a model of what may be sent (D5, D23, D24): they are paused, limited, removed and set
 //! again, and the process ends, a group fails, and the clock is stepped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::destinations::{message, pause, set};
+use super::destinations::{pause, set};
 use super::testing::{ByHand, answered, play_seeds};
+use crate::due::pace::Rate;
 use crate::due::places::PlaceLimits;
 use crate::due::retry::Retry;
 use crate::due::window::Bounds;
 use crate::group::items::{Answer, Item};
-use crate::message::incoming::Digest;
-use crate::message::{Cancel, Reschedule};
+use crate::message::incoming::{Digest, Incoming};
+use crate::message::{Body, Cancel, Extras, Message, Reschedule};
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
 use crate::store::Limits;
@@ -23,8 +24,21 @@ fn remove(name: &str, dead: bool) -> Item {
     Item::RemoveDestination { name: name.to_owned(), dead }
 }
 
+/// The tenant of the message with this id.
+fn tenant_of(id: &str) -> Option<&'static str> {
+    [None, Some("t0"), Some("t1"), Some("t2")][id[1..].parse::<usize>().unwrap() % 4]
+}
+
+fn message(to: &str, key: Option<&str>, id: &str, due_ms: i64) -> Item {
+    let extras = Extras { destination: Some(to.into()), tenant: tenant_of(id).map(Into::into), ..Extras::default() };
+    let body = Body::new(key, id, b"1", true).with_extras(extras);
+    Item::Put(Incoming::of(Message { body, due_ms, delay_ms: None }))
+}
+
 #[derive(Default)]
 struct Model {
+    /// The most messages of a tenant that may be out.
+    most_of_tenant: Option<usize>,
     /// The name and the due time of each accepted message.
     open: BTreeMap<String, (String, i64)>,
     /// Delivered, and on disk.
@@ -59,7 +73,7 @@ impl Model {
             for it in &deliveries {
                 let id = it.body.id().to_owned();
                 let (name, due_ms) = self.open.get(&id).unwrap_or_else(|| panic!("{id} is not open: {:?}", self.log));
-                assert_eq!(it.body.destination(), Some(name.as_str()));
+                assert_eq!((it.body.destination(), it.body.tenant()), (Some(name.as_str()), tenant_of(&id)));
                 assert_eq!(it.to.as_ref().map(|to| to.url.clone()), Some(format!("http://{name}.example/")), "{id}");
                 let is_paused =
                     world.engine.with_store(|store| store.destination(name).is_some_and(|it| it.paused_ms.is_some()));
@@ -76,6 +90,13 @@ impl Model {
                 assert!(self.out.iter().flat_map(|(_, it)| it).all(|it| it.body.id() != id), "{id} is out twice");
             }
             self.out.push((number, deliveries));
+            if let Some(most) = self.most_of_tenant {
+                for tenant in ["t0", "t1", "t2"] {
+                    let of_it = |it: &&Delivery| it.body.tenant() == Some(tenant);
+                    let out = self.out.iter().flat_map(|(_, it)| it).filter(of_it).count();
+                    assert!(out <= most, "{out} of {tenant} are out: {:?}", self.log);
+                }
+            }
             if random.u8(0..3) == 0 {
                 break;
             }
@@ -153,12 +174,14 @@ fn play(seed: u64, is_alone: bool) {
         bounds: Bounds { messages: random.usize(5..60), lane_messages: random.usize(2..8), ..Bounds::default() },
         limits: Limits { idle_shares: random.usize(0..3), first_due_times: random.usize(1..5), ..Limits::default() },
         sink_timeout_ms: 3_000,
+        tenant_concurrency: random.bool().then(|| random.usize(1..4)),
+        tenant_rate: (random.u8(0..4) == 0).then_some(Rate { messages: 3, per_us: 1_000_000 }),
         ..Settings::default()
     };
+    let mut model = Model { most_of_tenant: settings.tenant_concurrency, ..Model::default() };
     let mut world = ByHand::open(settings);
     start(&world);
     world.begin();
-    let mut model = Model::default();
     let set_all = || NAMES.map(|name| (set(name, r#","paused":false"#), name.to_owned(), String::new(), 0)).to_vec_of();
     model.give(&world, set_all());
     let mut next = 0;

@@ -6,7 +6,7 @@
 
 use super::delivery::Delivery;
 use crate::base::times::rfc_3339;
-use crate::message::record::{write_destination, write_names, write_payload, write_traceparent};
+use crate::message::record::{write_destination_and_tenant, write_names, write_payload, write_traceparent};
 
 /// Writes lines. Keeps the last two times as text, because messages that go out together share them.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,7 @@ impl LineWriter {
         out.extend_from_slice(b",\"redelivered\":");
         out.extend_from_slice(if delivery.redelivered { b"true" } else { b"false" });
         write_traceparent(out, &delivery.body);
-        write_destination(out, &delivery.body);
+        write_destination_and_tenant(out, &delivery.body);
         out.extend_from_slice(b"}\n");
     }
 }

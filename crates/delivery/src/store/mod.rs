@@ -65,6 +65,7 @@ use open::collector::Collector;
 use open::near::{Floor, Near};
 use retention::Retention;
 use tables::meta;
+use tables::tenants::Tenants;
 use types::{Destinations, Letters};
 
 /// The SQLite file, and the part of it that is also in memory.
@@ -92,6 +93,7 @@ pub(crate) struct Store {
     commits: i64,
     names: Names,
     destinations: Destinations,
+    tenants: Tenants,
     first_due: FirstDue,
     near: Near,
     floor: Floor,

@@ -25,6 +25,8 @@ impl Dispatcher {
 
     /// Returns whether the send was slow.
     fn leave_place(&mut self, number: u64, now_us: u64) -> bool {
+        let going_on = self.tenants.end_call(number, self.clocks.now_us());
+        self.release_shares(going_on);
         let share = self.flights.shares.remove(&number);
         share.is_some_and(|share| self.to[share].places.leave(number, now_us))
     }

@@ -74,7 +74,12 @@ impl Dispatcher {
             self.waits_for_note(slot, seq) && {
                 let Destination { places, outage, pace, is_paused, .. } = &self.to[self.home_of(slot)];
                 let may_try = !outage.is_down() || outage.next_try(true, true).is_some();
-                may_try && !is_paused && pace.may_send() && places.may_start(self.is_in_doubt(slot)).is_some()
+                let has_room = self.tenants.has_room(self.tenant_of(slot));
+                has_room
+                    && may_try
+                    && !is_paused
+                    && pace.may_send()
+                    && places.may_start(self.is_in_doubt(slot)).is_some()
             }
         })
     }
@@ -100,7 +105,10 @@ impl Dispatcher {
             return self.youngest_us().is_none().then_some(Note::Alone(slot, seq));
         }
         let young = self.strikes.young(self.clocks.now_us());
-        fronts.into_iter().find_map(|(line, _, seq)| self.has_room_for(line, young).then_some(Note::Group(line, seq)))
+        fronts.into_iter().find_map(|(line, slot, seq)| {
+            let has_room = self.tenants.has_room(self.tenant_of(slot)) && self.has_room_for(line, young);
+            has_room.then_some(Note::Group(line, seq))
+        })
     }
 
     /// Whether [`Dispatcher::note_strikes`] would do anything.

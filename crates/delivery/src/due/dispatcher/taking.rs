@@ -11,7 +11,9 @@ use crate::due::lanes::Slot;
 use crate::due::places::PlaceLimits;
 use crate::due::strikes::Line;
 use crate::due::table::{self, Candidate, Startable, Taken, Turn};
+use crate::due::tenants::MaySend;
 use crate::due::window::State;
+use crate::message::shares::tenant_in;
 use crate::message::{Body, Message};
 use crate::sinks::Delivery;
 use crate::store::{CRASHED, Outcome};
@@ -187,14 +189,41 @@ impl Dispatcher {
         let is_in_doubt = match from {
             Turn::Fresh => false,
             Turn::InDoubt => true,
-            Turn::Try(is_in_doubt) => return self.to[share].queues.of_mut(is_in_doubt).pop_front(),
+            Turn::Try(is_in_doubt) => is_in_doubt,
             Turn::Alone => {
                 let alone = self.strikes.alone.as_mut()?;
                 return std::mem::take(&mut alone.is_ready).then_some(Offer::Message(alone.slot, alone.seq));
             }
         };
-        let place = self.next_that_fits(share, is_in_doubt)?;
-        self.to[share].queues.of_mut(is_in_doubt).remove(place)
+        loop {
+            let place = match from {
+                Turn::Try(_) => self.to[share].queues.of(is_in_doubt).find(1, |_| true)?,
+                _ => self.next_that_fits(share, is_in_doubt)?,
+            };
+            if self.tenant_may_send(place.0) {
+                return self.to[share].queues.of_mut(is_in_doubt).remove(place);
+            }
+            self.to[share].queues.of_mut(is_in_doubt).hold(place.0);
+        }
+    }
+
+    /// The number of the tenant of this message; 0: it names none.
+    pub(super) fn tenant_of(&self, slot: Slot) -> i64 {
+        tenant_in(self.window.share(self.window.entry(slot).share).id)
+    }
+
+    /// Whether the tenant of the share may send one more message. If not, the share is to be held back.
+    fn tenant_may_send(&mut self, share: u32) -> bool {
+        let tenant = tenant_in(self.window.share(share).id);
+        if tenant == 0 || !self.tenants.have_limits() {
+            return true;
+        }
+        match self.tenants.may_send(tenant, share, self.clocks.now_us()) {
+            MaySend::Yes => return true,
+            MaySend::Later => {}
+            MaySend::After(wait_us) => _ = self.clocks.arm(Duration::from_micros(wait_us), Alarm::TenantPaced(tenant)),
+        }
+        false
     }
 
     /// Puts this into the queue of its key.
@@ -225,7 +254,7 @@ impl Dispatcher {
             return None;
         }
         self.note_strikes(); // before others take the place and the token
-        let (share, tokens, from, flight, deliveries) = loop {
+        let (share, tokens, from, mut flight, deliveries) = loop {
             let next = if self.may_send() { self.next_share() } else { None };
             let Some((share, from)) = next.and_then(|share| Some((share, self.next_from(share)?))) else {
                 self.note_strikes();
@@ -275,6 +304,7 @@ impl Dispatcher {
         let bytes = deliveries.iter().map(|it| it.body.size()).sum();
         self.to[share].places.take(number, timer_us, bytes, is_in_doubt);
         self.flights.shares.insert(number, share);
+        self.tenants.begin_call(number, std::mem::take(&mut flight.tenants));
         let time_out = time_out.map(|usual| self.to[share].time_out.unwrap_or(usual));
         let time_out = time_out.and_then(|after| self.clocks.arm(after, Alarm::CutOff(number)));
         if self.strikes.has_any() {
@@ -288,7 +318,8 @@ impl Dispatcher {
     fn fill(&mut self, share: u32, from: Turn, most: usize, most_bytes: usize) -> Option<(Flight, Vec<Delivery>)> {
         let clock = self.clocks.due?;
         let (timer_us, wall_us) = (self.clocks.now_us(), self.clocks.wall.now_us());
-        let mut flight = Flight { share, messages: Vec::new(), began_us: timer_us, time_out: None };
+        let mut flight =
+            Flight { share, messages: Vec::new(), tenants: Vec::new(), began_us: timer_us, time_out: None };
         let mut deliveries = Vec::new();
         let mut early = Vec::new();
         let (mut bytes, mut passed) = (0, 0);
@@ -333,6 +364,11 @@ impl Dispatcher {
                     break;
                 }
                 continue;
+            }
+            let tenant = self.tenant_of(slot);
+            if tenant != 0 && self.tenants.have_limits() {
+                self.tenants.sends(tenant, timer_us);
+                flight.tenants.push(tenant);
             }
             let entry = self.window.entry_mut(slot);
             entry.state = State::Sending;

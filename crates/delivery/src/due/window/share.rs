@@ -1,13 +1,16 @@
-//! The part of the window that each destination has for itself (rule D23): how far the store was read, and how much is in
+//! The part of the window that each destination, and each tenant there, has for itself (rules D23, D24): how far the store was read, and how much is in
 //! memory.
 //!
-//! - A named destination comes into memory when a message of it is due within the horizon, or is tried again. It leaves
+//! - A share comes into memory when a message of it is due within the horizon, or is tried again. It leaves
 //!   when it has nothing to do: see [`Dispatcher::forget_idle`](crate::due::dispatcher::Dispatcher::forget_idle).
 //! - No work is done for all shares, but for those that have something to do. [`Window::look_at`] makes the loader look for
 //!   messages of one.
 
+use rustc_hash::FxHashSet;
+
 use super::Window;
 use super::entry::{Look, Share};
+use crate::message::shares::destination_in;
 use crate::store::Position;
 
 /// How many shares a load looks at: of those that have something new, and of those for which there was no room.
@@ -74,9 +77,15 @@ impl Window {
         id
     }
 
+    /// The shares in memory of the destination with this number. It looks at all.
+    pub(crate) fn shares_of(&self, destination: i64) -> FxHashSet<u32> {
+        let of_it = self.share_numbers.iter().filter(|(id, _)| destination_in(**id) == destination);
+        of_it.map(|(_, share)| *share).collect()
+    }
+
     /// Whether messages of the destination with this number are in memory.
-    pub(crate) fn has_some_of(&self, id: i64) -> bool {
-        self.share_numbered(id).is_some_and(|share| self.share(share).messages > 0)
+    pub(crate) fn has_some_of(&self, destination: i64) -> bool {
+        self.shares_of(destination).into_iter().any(|share| self.share(share).messages > 0)
     }
 
     /// From now on messages are read.

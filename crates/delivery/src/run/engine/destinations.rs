@@ -7,6 +7,7 @@ use super::Engine;
 use crate::base::error::DeliveryError;
 use crate::due::tallies::Tally;
 use crate::due::window::State;
+use crate::message::shares::destination_in;
 use crate::store::look::destinations::{DestinationAnswers, DestinationCounts, DestinationSeen, Near, NearByShare};
 use crate::store::look::snapshot::Snapshot;
 
@@ -133,7 +134,7 @@ impl Engine {
             return found; // no message in memory names any
         }
         self.look_through_window(|window, entry| {
-            let share = window.share(entry.share).id;
+            let share = destination_in(window.share(entry.share).id);
             if share == 0 || entry.state == State::Over {
                 return;
             }

@@ -10,7 +10,8 @@
 //! | `filters` | a part of the filter of such a table | before that row |
 //! | `attempts` | an open message that failed at least once, or has strikes | at its number |
 //! | `destinations` | a named destination, with its settings | rarely |
-//! | `cursors` | a destination, 0 for messages that name none: how far it was read | at its number |
+//! | `tenants` | the name of a tenant, with its settings if it has some; it stays | at the end |
+//! | `cursors` | a share, 0 for messages that name no destination and no tenant: how far it was read | at its number |
 //! | `held_back` | a lane with only its first messages in memory | at its number |
 //! | `days` | a moment of the store's own clock, and the last row of the ledger before it | at the end |
 //! | `cancels` | a cancel whose message has not come | rarely |
@@ -37,7 +38,7 @@ use crate::base::open_stores::FileId;
 /// "tick", at byte 68 of the file.
 const APPLICATION_ID: i64 = 0x7469_636B;
 /// The number of the format, at byte 60 of the file. A change of the format takes the next number.
-const FORMAT: i64 = 7;
+const FORMAT: i64 = 8;
 /// The name in `meta` of the mark of a backup. The value is when the backup was made, by the wall clock.
 ///
 /// A backup delivers nothing until it is restored (D20). Otherwise it would give new messages the same numbers that its
@@ -68,15 +69,15 @@ CREATE TABLE bodies (
     traceparent TEXT,
     latest_ms INTEGER, -- it is due then at the latest, however often it is put off
     recurrence TEXT, -- it is never sent: its occurrences are
-    share INTEGER -- the number of its destination; NULL: it names none
+    share INTEGER -- by its destination and its tenant, see `message/shares.rs`; NULL: it names neither
 );
 CREATE TABLE waiting (
     due_ms INTEGER NOT NULL,
     seq INTEGER NOT NULL,
-    lane INTEGER, -- the number of the key's lane at the destination; NULL: no key
+    lane INTEGER, -- the number of the key's lane in the share; NULL: no key
     size INTEGER NOT NULL, -- bytes in memory
     redelivered INTEGER NOT NULL DEFAULT 0,
-    share INTEGER, -- the number of the destination; NULL: none is named
+    share INTEGER, -- as in `bodies`
     PRIMARY KEY (due_ms, seq)
 ) WITHOUT ROWID;
 CREATE INDEX waiting_by_share ON waiting (share) WHERE share IS NOT NULL; -- the columns of the primary key follow
@@ -109,7 +110,7 @@ CREATE TABLE attempts (
     waited_ms INTEGER NOT NULL DEFAULT 0, -- how long it was due, and its key without success
     at_ms INTEGER NOT NULL DEFAULT 0, -- when this was noted
     is_unanswered INTEGER NOT NULL DEFAULT 0, -- it may have arrived
-    share INTEGER NOT NULL DEFAULT 0 -- the number of its destination; 0: it names none
+    share INTEGER NOT NULL DEFAULT 0 -- as in `bodies`; 0: NULL there
 );
 CREATE INDEX attempts_by_next ON attempts (share, next_ms);
 CREATE TABLE destinations (
@@ -122,6 +123,12 @@ CREATE TABLE destinations (
 );
 CREATE INDEX paused_destinations ON destinations (name) WHERE paused_ms IS NOT NULL AND settings <> '';
 CREATE UNIQUE INDEX destinations_by_name ON destinations (name) WHERE settings <> '';
+CREATE TABLE tenants (
+    tenant INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again
+    name TEXT NOT NULL UNIQUE,
+    settings TEXT, -- JSON; NULL: the usual ones
+    paused_ms INTEGER -- since when it is paused
+);
 CREATE TABLE cursors (share INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE held_back (lane INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE days (from_ms INTEGER PRIMARY KEY, last_n INTEGER NOT NULL);

@@ -11,6 +11,7 @@ use super::snapshot::{Snapshot, text};
 use crate::base::error::DeliveryError;
 use crate::message::named::NamedSettings;
 use crate::message::recurrence::NEVER_MS;
+use crate::message::shares::{destination_in, tenants_at};
 use crate::store::sql::{cached, rows};
 
 /// The messages of a destination are counted up to this.
@@ -22,6 +23,12 @@ const MOST_LOOKED_AT: i64 = 10_000;
 
 /// Whether a destination is paused; the index `paused_destinations` has the same text.
 const IS_PAUSED: &str = "paused_ms IS NOT NULL AND settings <> ''";
+/// The shares of destination `?1`, of those that have a row in `waiting`: its own, and those of its tenants from after `?2`
+/// to `?3`.
+const SHARES: &str = "WITH RECURSIVE shares (share) AS (
+    VALUES (?) UNION ALL
+    SELECT (SELECT min(w.share) FROM waiting w WHERE w.share > max(shares.share, ?) AND w.share <= ?) FROM shares
+    WHERE shares.share IS NOT NULL LIMIT 10000)";
 const FIND: &str = "SELECT share FROM destinations WHERE name = ? AND settings <> ''";
 
 /// How many destinations there are.
@@ -89,6 +96,14 @@ pub(crate) struct Near {
     pub overdue: u64,
     pub first_due_ms: Option<i64>,
     pub next_try_ms: Option<i64>,
+}
+
+impl Near {
+    fn add(&mut self, other: Self) {
+        self.waiting += other.waiting;
+        self.overdue += other.overdue;
+        self.first_due_ms = self.first_due_ms.into_iter().chain(other.first_due_ms).min();
+    }
 }
 
 /// By the number of the destination.
@@ -191,14 +206,23 @@ fn destination(
     };
     let NamedSettings { rate, concurrency, .. } = serde_json::from_str(&settings).unwrap_or_default();
     let near = near.get(&share).copied().unwrap_or_default();
+    let (first, last) = tenants_at(share);
+    let before_first = first - 1;
     let count = |before_ms: i64, near: u64| {
-        let query = "SELECT count(*) FROM (SELECT 1 FROM waiting WHERE share = ? AND due_ms < ? LIMIT ?)";
-        let rows: i64 = cached(db, query)?.query_row((share, before_ms, MOST_COUNTED as i64), |row| row.get(0))?;
+        let query = format!(
+            "{SHARES} SELECT count(*) FROM (SELECT 1 FROM shares JOIN waiting w USING (share) WHERE due_ms < ? LIMIT ?)"
+        );
+        let most = MOST_COUNTED as i64;
+        let rows: i64 =
+            cached(db, &query)?.query_row((share, before_first, last, before_ms, most), |row| row.get(0))?;
         Ok::<_, rusqlite::Error>((rows as u64 + near).min(MOST_COUNTED))
     };
-    let next = "SELECT min(next_ms) FROM attempts WHERE seq IN \
-                (SELECT seq FROM waiting WHERE share = ? AND due_ms <= ? ORDER BY due_ms, seq LIMIT ?)";
-    let next_try_ms: Option<i64> = cached(db, next)?.query_row((share, now_ms, LOOKED_AT), |row| row.get(0))?;
+    let next = format!(
+        "{SHARES} SELECT min(next_ms) FROM attempts WHERE seq IN \
+         (SELECT seq FROM shares JOIN waiting w USING (share) WHERE due_ms <= ? LIMIT ?)"
+    );
+    let values = (share, before_first, last, now_ms, LOOKED_AT);
+    let next_try_ms: Option<i64> = cached(db, &next)?.query_row(values, |row| row.get(0))?;
     Ok(Some(DestinationSeen {
         name,
         rate,
@@ -215,8 +239,11 @@ fn destination(
 }
 
 fn first_due_ms(db: &Connection, share: i64) -> rusqlite::Result<Option<i64>> {
-    let first = "SELECT min(due_ms) FROM waiting WHERE share = ? AND due_ms < ?";
-    cached(db, first)?.query_row([share, NEVER_MS], |row| row.get(0))
+    let text = format!(
+        "{SHARES} SELECT min((SELECT min(due_ms) FROM waiting w WHERE w.share = shares.share AND due_ms < ?)) FROM shares"
+    );
+    let (first, last) = tenants_at(share);
+    cached(db, &text)?.query_row([share, first - 1, last, NEVER_MS], |row| row.get(0))
 }
 
 fn near_by_share(db: &Connection, now_ms: i64) -> rusqlite::Result<NearByShare> {
@@ -227,7 +254,11 @@ fn near_by_share(db: &Connection, now_ms: i64) -> rusqlite::Result<NearByShare> 
         let counted = Near { waiting: waiting as u64, overdue: overdue as u64, ..Near::default() };
         Ok((row.get(0)?, Near { first_due_ms: row.get(3)?, ..counted }))
     };
-    Ok(rows(db, query, [now_ms], near)?.into_iter().collect())
+    let mut found = NearByShare::default();
+    for (share, it) in rows(db, query, [now_ms], near)? {
+        found.entry(destination_in(share)).or_default().add(it);
+    }
+    Ok(found)
 }
 
 /// The numbers of the destinations whose messages are overdue for longest: of those in `near`, and of the first
@@ -241,14 +272,15 @@ fn overdue_longest(db: &Connection, near: &NearByShare, limit: usize, now_ms: i6
         )
         SELECT share, (SELECT min(due_ms) FROM waiting w WHERE w.share = shares.share) FROM shares
         WHERE share IS NOT NULL";
-    let mut first: FxHashMap<i64, i64> = rows(db, query, [MOST_LOOKED_AT], |row| row.try_into())?.into_iter().collect();
-    for (share, first_ms) in near.iter().filter_map(|(share, it)| Some((*share, it.first_due_ms?))) {
-        let known = first.entry(share).or_insert(first_ms);
+    let mut first: FxHashMap<i64, i64> = FxHashMap::default();
+    let near = near.iter().filter_map(|(share, it)| Some((*share, it.first_due_ms?)));
+    for (share, first_ms) in rows(db, query, [MOST_LOOKED_AT], |row| row.try_into())?.into_iter().chain(near) {
+        let known = first.entry(destination_in(share)).or_insert(first_ms);
         *known = first_ms.min(*known);
     }
     let mut overdue: Vec<_> = first.into_iter().filter(|(_, due_ms)| *due_ms <= now_ms).collect();
     overdue.sort_unstable_by_key(|(share, due_ms)| (*due_ms, *share));
-    Ok(overdue.into_iter().take(limit).map(|(share, _)| share).collect())
+    Ok(overdue.into_iter().filter(|it| it.0 != 0).take(limit).map(|(share, _)| share).collect())
 }
 
 #[cfg(test)]
@@ -287,7 +319,7 @@ mod tests {
             let unknown = vec![rusqlite::types::Null; explain.parameter_count()];
             let plan = explain.query_map(rusqlite::params_from_iter(unknown), |row| row.get::<_, String>(3));
             for step in plan.unwrap().map(Result::unwrap) {
-                let is_by_share = !step.contains("waiting") || step.contains("waiting_by_share (share=?");
+                let is_by_share = !step.contains("waiting") || step.contains("waiting_by_share (share");
                 assert!(is_by_share && !step.starts_with("SCAN w"), "{step}: {text}");
             }
         }

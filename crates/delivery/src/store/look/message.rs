@@ -61,7 +61,8 @@ pub(super) const OPEN: &str = "m.seq, m.key, m.id, m.due_ms, ifnull(a.attempts, 
 /// A message with what is known of its attempts. A near message has no row in `waiting`.
 pub(super) const OF_OPEN: &str = "FROM messages m LEFT JOIN attempts a ON a.seq = m.seq \
      LEFT JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = m.seq \
-     LEFT JOIN bodies b ON b.seq = m.seq LEFT JOIN destinations d ON d.share = b.share";
+     LEFT JOIN bodies b ON b.seq = m.seq LEFT JOIN destinations d \
+     ON d.share = iif(b.share >> 32, (b.share >> 32) - 1, b.share)";
 
 /// An open message, of a row that begins with `OPEN`.
 pub(super) fn open(row: &Row<'_>) -> rusqlite::Result<Seen> {

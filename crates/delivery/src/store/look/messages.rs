@@ -143,7 +143,7 @@ fn recurring(db: &Connection, of: PageOf<'_>, share: Option<i64>, after_seq: i64
         "SELECT m.seq, m.key, m.id, next.due_ms, b.recurrence, d.name FROM ({some}) AS some \
          JOIN messages m ON m.seq = some.seq JOIN bodies b ON b.seq = some.seq \
          JOIN occurrences o ON o.of_seq = some.seq JOIN messages next ON next.seq = o.seq \
-         LEFT JOIN destinations d ON d.share = b.share \
+         LEFT JOIN destinations d ON d.share = iif(b.share >> 32, (b.share >> 32) - 1, b.share) \
          WHERE (:key IS NULL OR m.key = :key) AND next.due_ms >= :from_ms AND next.due_ms < :before_ms \
          ORDER BY some.seq LIMIT :limit"
     );

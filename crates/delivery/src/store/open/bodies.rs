@@ -6,9 +6,11 @@ use rusqlite::types::{FromSqlError, ToSqlOutput};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::message::recurrence::Recurrence;
+use crate::message::shares::tenant_in;
 use crate::message::{Body, Extras, Message};
 use crate::store::Store;
 use crate::store::sql::{Broken, Result, cached};
+use crate::store::tables::tenants::name_of;
 
 impl Store {
     /// Reads these messages with their payloads, by number. The caller limits how many there are, and their size.
@@ -17,6 +19,7 @@ impl Store {
                 b.recurrence, m.first, ifnull(b.share, 0) FROM messages m JOIN bodies b ON b.seq = m.seq WHERE m.seq = ?";
         let mut select = cached(&self.db, text)?;
         let mut found = HashMap::with_capacity(seqs.len());
+        let mut tenants = HashMap::new();
         for seq in seqs {
             let message = select
                 .query_row([seq], |row| {
@@ -28,9 +31,29 @@ impl Store {
                         row.get_ref(8)?.as_str_or_null()?.map(|text| recurrence(text).map(Box::new)).transpose()?;
                     let (expires_ms, latest_ms, again, first) = (row.get(4)?, row.get(6)?, row.get(7)?, row.get(9)?);
                     let share = row.get(10)?;
-                    let destination = self.destinations.numbered(share).map(|it| it.name.clone());
-                    let extras =
-                        Extras { expires_ms, traceparent, latest_ms, again, first, destination, share, recurrence };
+                    let destination = self.destination_numbered(share).map(|it| it.name.clone());
+                    let tenant = match tenant_in(share) {
+                        0 => None,
+                        number => match tenants.get(&number).cloned() {
+                            None => {
+                                let found = name_of(&self.db, number)?;
+                                tenants.insert(number, found.clone());
+                                found
+                            }
+                            Some(known) => known,
+                        },
+                    };
+                    let extras = Extras {
+                        expires_ms,
+                        traceparent,
+                        latest_ms,
+                        again,
+                        first,
+                        destination,
+                        tenant,
+                        share,
+                        recurrence,
+                    };
                     let body = Body::new(key, id, payload.as_bytes()?, is_json).with_extras(extras);
                     Ok(Message { body, due_ms: row.get(2)?, delay_ms: None })
                 })

@@ -1,4 +1,4 @@
-//! What the loader asks about named destinations of which the store has messages that memory does not (rules D23, D24).
+//! What the loader asks about shares of which the store has messages that memory does not (rules D23, D24).
 
 use rusqlite::OptionalExtension;
 
@@ -18,7 +18,7 @@ impl Store {
 
     /// Whether nothing of any named destination that memory does not have is due until then.
     pub(crate) fn has_none_due(&self, until_ms: i64) -> bool {
-        (self.first_due.knows_until(until_ms) || self.destinations.is_empty()) && self.first_due.has_none(until_ms)
+        (self.first_due.knows_until(until_ms) || !self.has_shares()) && self.first_due.has_none(until_ms)
     }
 
     /// Named destinations of which a message is due until then, at most `limit`. The caller looks for their messages, and
@@ -29,7 +29,7 @@ impl Store {
         limit: usize,
         has: impl Fn(i64) -> Option<Position>,
     ) -> Result<Vec<i64>> {
-        if !self.first_due.knows_until(until_ms) && !self.destinations.is_empty() {
+        if !self.first_due.knows_until(until_ms) && self.has_shares() {
             self.read_first_due(has)?;
         }
         Ok(std::iter::from_fn(|| self.first_due.take(until_ms)).take(limit).collect())

@@ -38,6 +38,7 @@ use crate::base::error::DeliveryError;
 use crate::base::open_stores::FileId;
 use crate::message::incoming::{Digest, lane_in, lane_of};
 use crate::message::recurrence::NEVER_MS;
+use crate::message::shares::tenants_at;
 use crate::message::{Body, Message};
 use crate::store::file::new_file::sync_folder;
 use crate::store::file::schema;
@@ -45,6 +46,7 @@ use crate::store::first_due::FirstDue;
 use crate::store::names::Names;
 use crate::store::retention::Retention;
 use crate::store::sql::{Result, cached};
+use crate::store::tables::tenants::Tenants;
 use crate::store::tables::{attempts, destinations, meta, records};
 use crate::store::{Options, Position, Store};
 
@@ -111,7 +113,8 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
     }
     if was_down {
         // Keys that failed together may wait for an hour. Each is tried at once: so the outage goes on, or all do.
-        db.execute("UPDATE attempts SET next_ms = at_ms WHERE share = 0 AND next_ms > at_ms", [])?;
+        let text = "UPDATE attempts SET next_ms = at_ms WHERE (share = 0 OR share BETWEEN ? AND ?) AND next_ms > at_ms";
+        db.execute(text, tenants_at(0))?;
     }
     // Payloads of finished near messages are left from the floor on. From now on they are collected like the payloads
     // of held messages.
@@ -143,6 +146,7 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
         commits,
         names,
         destinations: destinations::load(&db)?,
+        tenants: Tenants::load(&db)?,
         first_due: FirstDue::new(limits.first_due_times),
         near: Near::new(limits.chunk, last_seq + 1, last_n),
         floor: Floor { seq: last_seq + 1, n: last_n },

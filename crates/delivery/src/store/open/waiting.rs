@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use crate::message::recurrence::NEVER_MS;
+use crate::message::shares::tenants_at;
 use crate::store::Store;
 use crate::store::sql::{Broken, Result, cached, rows};
 use crate::store::types::{Known, Position, WaitingRow};
@@ -57,7 +58,14 @@ impl Store {
         self.select(&rest, [share, after.0, after.1, until_ms, limit as i64])
     }
 
-    /// The named destinations with messages that have attempts.
+    /// The next share after this one with a row in `waiting`, of the tenants at this destination.
+    pub(crate) fn next_share(&self, destination: i64, after: i64) -> Result<Option<i64>> {
+        let (first, last) = tenants_at(destination);
+        let text = "SELECT min(share) FROM waiting WHERE share > ? AND share <= ?";
+        Ok(cached(&self.db, text)?.query_row([after.max(first - 1), last], |row| row.get(0))?)
+    }
+
+    /// The shares with messages that have attempts.
     pub(crate) fn tried_shares(&self) -> Result<Vec<i64>> {
         let mut found = Vec::new();
         let mut next = cached(&self.db, "SELECT min(share) FROM attempts WHERE share > ?")?;

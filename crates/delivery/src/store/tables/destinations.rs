@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, Row};
 
+use crate::message::shares::destination_in;
 use crate::store::Store;
 use crate::store::sql::{Result, cached, execute, rows};
 use crate::store::types::{Destinations, StoredDestination};
@@ -50,9 +51,9 @@ impl Store {
         Ok(it)
     }
 
-    /// The destination with this number.
+    /// The destination of this share.
     pub(crate) fn destination_numbered(&self, share: i64) -> Option<&StoredDestination> {
-        self.destinations.numbered(share)
+        self.destinations.numbered(destination_in(share))
     }
 
     /// A removed destination has no messages any more.

@@ -5,3 +5,4 @@ pub(crate) mod destinations;
 pub(crate) mod meta;
 pub(crate) mod records;
 pub(crate) mod requests;
+pub(crate) mod tenants;

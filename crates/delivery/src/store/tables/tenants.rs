@@ -1,0 +1,59 @@
+//! The tenants that messages have named (rule D24). A tenant keeps its number, also when none of its messages is left.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension};
+use rustc_hash::FxHashMap;
+
+use crate::store::Store;
+use crate::store::sql::{Result, cached};
+
+/// How many numbers are in memory, to be found without a look into the file.
+const KNOWN: usize = 10_000;
+
+/// The numbers of the tenants that were named last.
+#[derive(Debug, Default)]
+pub(in crate::store) struct Tenants {
+    numbers: FxHashMap<Arc<str>, i64>,
+    /// Whether the store has any.
+    has_any: bool,
+}
+
+impl Tenants {
+    pub(in crate::store) fn load(db: &Connection) -> Result<Self> {
+        let has_any = cached(db, "SELECT 1 FROM tenants")?.exists([])?;
+        Ok(Self { has_any, ..Self::default() })
+    }
+}
+
+impl Store {
+    /// The number of the tenant with this name, which gets one if it is new.
+    pub(crate) fn tenant(&mut self, name: &str) -> Result<i64> {
+        if let Some(number) = self.tenants.numbers.get(name) {
+            return Ok(*number);
+        }
+        let find = "SELECT tenant FROM tenants WHERE name = ?";
+        let number = match cached(&self.db, find)?.query_row([name], |row| row.get(0)).optional()? {
+            Some(number) => number,
+            None => cached(&self.db, "INSERT INTO tenants (name) VALUES (?) RETURNING tenant")?
+                .query_row([name], |row| row.get(0))?,
+        };
+        self.tenants.has_any = true;
+        if self.tenants.numbers.len() >= KNOWN {
+            self.tenants.numbers.clear();
+        }
+        self.tenants.numbers.insert(name.into(), number);
+        Ok(number)
+    }
+
+    /// Whether a message can have another share than 0.
+    pub(in crate::store) fn has_shares(&self) -> bool {
+        self.tenants.has_any || !self.destinations.is_empty()
+    }
+}
+
+/// The name of the tenant with this number.
+pub(in crate::store) fn name_of(db: &Connection, tenant: i64) -> rusqlite::Result<Option<Arc<str>>> {
+    let name = |row: &rusqlite::Row<'_>| Ok(Arc::from(row.get_ref(0)?.as_str()?));
+    db.prepare_cached("SELECT name FROM tenants WHERE tenant = ?")?.query_row([tenant], name).optional()
+}
