@@ -19,7 +19,6 @@ use crate::base::clock::whole_ms;
 use crate::message::named::NamedSettings;
 use tickwheel::Handle;
 
-#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(crate) struct Destination {
     pub(super) name: Option<Arc<str>>,
     /// What a message is sent to, if it names a destination.

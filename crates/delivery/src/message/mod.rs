@@ -45,7 +45,8 @@ pub const MAX_PAYLOAD: usize = 1 << 20;
 /// let message = Message::after("tea", Duration::from_secs(180), [1, 2])
 ///     .expires_at(due + Duration::from_secs(60))
 ///     .with_traceparent(parent)
-///     .to("waiter"); // a named destination
+///     .to("waiter") // a named destination
+///     .tenant("acme");
 /// assert_eq!((message.payload(), message.expires_ms()), (&[1, 2][..], Some(1_700_000_060_250)));
 /// assert_eq!(message.traceparent(), Some(parent));
 /// ```

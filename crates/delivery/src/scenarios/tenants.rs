@@ -12,12 +12,12 @@ use crate::message::incoming::{Digest, Incoming};
 use crate::message::{Body, Cancel, Extras, Message};
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
-use crate::store::Limits;
 use crate::store::maintenance::check::tests::assert_whole;
+use crate::store::{ActionKind, Filter, Limits};
 
 fn of(tenant: &str, to: Option<&str>, key: Option<&str>, id: &str, due_ms: i64) -> Item {
     let (tenant, destination) = (Some(tenant.into()), to.map(Into::into));
-    let extras = Extras { tenant, destination, ..Extras::default() };
+    let extras = Extras { destination, tenant, ..Extras::default() };
     let body = Body::new(key, id, b"1", true).with_extras(extras);
     Item::Put(Incoming::of(Message { body, due_ms, delay_ms: None }))
 }
@@ -173,6 +173,11 @@ fn messages_of_tenants_become_dead_letters_with_their_destination_and_come_back_
     world.give(vec![pause("x", true)]);
     world.give((0..30).map(|id| of(&(id % 3).to_string(), Some("x"), None, &id.to_string(), START_MS)).collect());
     world.give(vec![of("far", Some("x"), None, "far", START_MS + 10_000_000)]);
+    let filter = Filter { destination: Some("x".to_owned()), due_from_ms: Some(START_MS + 1), ..Filter::default() };
+    world.give(vec![Item::Act { id: "some".to_owned(), kind: ActionKind::Cancel, filter }]);
+    world.write();
+    assert_eq!(world.engine.with_store(|store| store.open_count()), 30, "the one that is far is cancelled");
+    world.give(vec![of("far", Some("x"), None, "farther", START_MS + 20_000_000)]);
     let remove = |dead| Item::RemoveDestination { name: "x".to_owned(), dead };
     assert_eq!(world.give(vec![remove(false)]), [Answer::Refused]);
     assert_eq!(world.give(vec![remove(true)]), [Answer::Removed]);

@@ -13,6 +13,7 @@ use crate::message::incoming::lane_of;
 use crate::message::named::no_destination;
 use crate::message::recurrence::NEVER_MS;
 use crate::store::sql::{Result, rows};
+use crate::store::tables::tenants::of_destination;
 use crate::store::types::{Outcome, Position};
 
 /// What a page shows. It ends early after 4 MiB of names. With a filter a page may be short or empty, although it is not the
@@ -78,7 +79,7 @@ fn waiting(db: &Connection, of: PageOf<'_>, share: Option<i64>, after: Option<Po
     let more = of.limit as i64 + 1;
     let is_filtered = of.key.is_some() || share.is_some();
     let (looked_at, near) = if is_filtered { (of.looked_at as i64, -1) } else { (more, more) };
-    let of_share = of_share(share);
+    let (of_share, of_it) = (of_share(db, share)?, of_destination(db, "b.share", ":share")?);
     let some = "(due_ms, seq) > (:due_ms, :seq) AND due_ms < :before_ms ORDER BY due_ms, seq LIMIT :most";
     // Two keys may share a lane, so the keys are compared too.
     let has_key = "EXISTS (SELECT 1 FROM messages m WHERE m.seq = some.seq AND m.key = :key)";
@@ -90,7 +91,7 @@ fn waiting(db: &Connection, of: PageOf<'_>, share: Option<i64>, after: Option<Po
         format!(
             "SELECT due_ms, seq FROM (SELECT due_ms, seq FROM near_messages WHERE {some}) AS some \
              WHERE (:key IS NULL OR {has_key}) AND (:share IS NULL OR \
-             EXISTS (SELECT 1 FROM bodies b WHERE b.seq = some.seq AND b.share = :share))"
+             EXISTS (SELECT 1 FROM bodies b WHERE b.seq = some.seq AND {of_it}))"
         ),
     ];
     let position = |row: &Row<'_>| row.try_into();
@@ -130,12 +131,12 @@ fn waiting(db: &Connection, of: PageOf<'_>, share: Option<i64>, after: Option<Po
 }
 
 /// Rows of `waiting`, by the index of their destinations if one is wanted.
-fn of_share(share: Option<i64>) -> &'static str {
-    if share.is_some() { "share = :share" } else { ":share IS NULL" }
+fn of_share(db: &Connection, share: Option<i64>) -> rusqlite::Result<String> {
+    if share.is_some() { of_destination(db, "share", ":share") } else { Ok(":share IS NULL".to_owned()) }
 }
 
 fn recurring(db: &Connection, of: PageOf<'_>, share: Option<i64>, after_seq: i64) -> Result<Page<i64>> {
-    let of_share = of_share(share);
+    let of_share = of_share(db, share)?;
     let some = format!(
         "SELECT seq FROM waiting WHERE {of_share} AND due_ms = :never_ms AND seq > :after ORDER BY seq LIMIT :most"
     );

@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::message::incoming::lane_in;
 use crate::message::recurrence::NEVER_MS;
 use crate::store::sql::{Result, cached, execute, rows};
+use crate::store::tables::tenants::of_destination;
 use crate::store::{Position, Store};
 
 const KEPT: i64 = 10_000;
@@ -164,7 +165,7 @@ impl Store {
     ) -> Result<(Vec<Position>, Option<Position>)> {
         let destination = action.filter.destination.as_ref();
         let share = destination.map(|name| self.destination(name).map_or(NO_SHARE, |it| it.share));
-        let of_share = if share.is_some() { "share = ?" } else { "? IS NULL" };
+        let of_share = if share.is_some() { of_destination(&self.db, "share", "?1")? } else { "?1 IS NULL".to_owned() };
         let text = format!(
             "SELECT due_ms, seq, lane, ifnull(share, 0) FROM waiting \
              WHERE {of_share} AND (due_ms, seq) > (?, ?) AND due_ms < ? ORDER BY due_ms, seq LIMIT ?"

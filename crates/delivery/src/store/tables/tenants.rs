@@ -21,8 +21,7 @@ pub(in crate::store) struct Tenants {
 
 impl Tenants {
     pub(in crate::store) fn load(db: &Connection) -> Result<Self> {
-        let has_any = cached(db, "SELECT 1 FROM tenants")?.exists([])?;
-        Ok(Self { has_any, ..Self::default() })
+        Ok(Self { has_any: are_any(db)?, ..Self::default() })
     }
 }
 
@@ -50,6 +49,20 @@ impl Store {
     pub(in crate::store) fn has_shares(&self) -> bool {
         self.tenants.has_any || !self.destinations.is_empty()
     }
+}
+
+fn are_any(db: &Connection) -> rusqlite::Result<bool> {
+    db.prepare_cached("SELECT 1 FROM tenants")?.exists([])
+}
+
+/// The condition for rows of a destination, with those of its tenants. `param`: the parameter with its number. Once there
+/// are tenants, the rows are sorted: O(messages of the destination).
+pub(in crate::store) fn of_destination(db: &Connection, column: &str, param: &str) -> rusqlite::Result<String> {
+    Ok(if are_any(db)? {
+        format!("({column} = {param} OR {column} BETWEEN ({param} + 1) << 32 AND (({param} + 2) << 32) - 1)")
+    } else {
+        format!("{column} = {param}")
+    })
 }
 
 /// The name of the tenant with this number.
