@@ -52,7 +52,7 @@ impl Store {
 }
 
 fn are_any(db: &Connection) -> rusqlite::Result<bool> {
-    db.prepare_cached("SELECT 1 FROM tenants")?.exists([])
+    db.prepare_cached("SELECT 1 FROM tenants WHERE tenant > 0")?.exists([])
 }
 
 /// The condition for rows of a destination, with those of its tenants. `param`: the parameter with its number. Once there
