@@ -149,7 +149,8 @@ impl Loader {
         let is_all = rows.len() < ROWS;
         let mut dispatcher = dispatcher.lock();
         let slots = dispatcher.window.while_looking(share, |window| window.read_ahead(share, &rows, until_ms, is_all));
-        Ok((slots, !is_all && dispatcher.window.has_room_ahead(share, 0)))
+        let has_taken_all = rows.last().is_some_and(|row| dispatcher.window.is_read(share, (row.due_ms, row.seq)));
+        Ok((slots, !is_all && has_taken_all))
     }
 }
 
