@@ -6,7 +6,7 @@ int, a finite float or a `timedelta`. Inside the timer, instants are exact to th
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextvars import Context
 from datetime import timedelta
@@ -821,15 +821,15 @@ class _Options(TypedDict, total=False):
 
     `format`: an item, which is a message or a request; many of them; many messages; the bytes of one JSON object, or of
     lines of NDJSON. `replace`: messages take the place of those of their names; with `at_latest_ms` they are due at
-    most so long after the first call of a series. `destinations`: anything but a new message for one of these, which
-    does not recur, is a bad record. `trace`: the `traceparent` of messages without one. With more than `most_bad` bad
-    records none is taken.
+    most so long after the first call of a series. `limits`, of `destinations` and `tenants`: anything but a new message
+    within these, which does not recur, is a bad record. `trace`: the `traceparent` of messages without one. With more
+    than `most_bad` bad records none is taken.
     """
 
     format: Literal["item", "items", "messages", "object", "lines"]
     replace: bool
     at_latest_ms: int | None
-    destinations: Sequence[str] | None
+    limits: Mapping[str, Sequence[str]] | None
     trace: str | None
     max_payload: int
     most_bad: int
@@ -877,7 +877,9 @@ class Delivery:
     def json(self) -> Any:
         """The payload, decoded from JSON. Errors: `ValueError` for bytes that are no JSON."""
 
-_Names: TypeAlias = tuple[str | None, str | None, str | None, str | None, str | None, str | None]  # of `Columns`
+_Names: TypeAlias = tuple[
+    str | None, str | None, str | None, str | None, str | None, str | None, str | None
+]  # of `Columns`
 
 MAX_DUE_MS: Final[int]
 
@@ -1100,9 +1102,10 @@ class StoreSnapshot:
         self,
         before_n: int,
         destination: str | None,
+        tenant: str | None,
         limit: int,
         bytes: int,  # noqa: A002
-    ) -> list[tuple[int, int, str, int, str, str, bytes, str | None]]: ...
+    ) -> list[tuple[int, int, str, int, str, str, bytes, str | None, str | None]]: ...
     def unwritten_letters(self) -> int: ...
     def actions(self, id: str | None) -> list[dict[str, Any]]: ...  # noqa: A002
     def destinations(self, first: str, limit: int) -> list[tuple[str, str]]: ...

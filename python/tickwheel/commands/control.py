@@ -70,6 +70,7 @@ _of_many = together(
     click.option("--due-from", metavar="TIME", callback=time_of, help="Only those due then or later."),
     click.option("--due-before", metavar="TIME", callback=time_of, help="Only those due before that."),
     click.option("--destination", metavar="NAME", callback=full_text, help="Only those that name this destination."),
+    click.option("--tenant", metavar="NAME", callback=full_text, help="Only those that name this tenant."),
     click.option("--all", "is_all", is_flag=True, help="All messages."),
 )  # fmt: skip
 _of_key = together(

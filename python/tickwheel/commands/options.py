@@ -176,6 +176,11 @@ delivery_options = together(
                  help="Places beside these, for sends that take long and for keys whose last send was not "
                  "accepted. By default 1024 for webhooks and coroutine functions, at most a third of the open "
                  "files, and 64 for functions; 0 with --concurrency, and always for files and Kafka."),
+    click.option("--tenant-concurrency", metavar="N", type=int,
+                 help="At most N messages of one tenant are sent at a time, at all destinations together. Tenants are "
+                 "what messages name by 'tenant'. By default they only take turns."),
+    click.option("--tenant-rate", metavar="N/s",
+                 help="Send at most N messages of one tenant in a second, as --rate for all."),
     click.option("--allow-address", "allow_address", metavar="CIDR", type=_Network(), multiple=True,
                  help="Let destinations that messages name be in this network, as 10.1.0.0/16, or at this address. "
                  "Without it, this machine and private networks are refused. Repeat it for more."),
@@ -224,6 +229,7 @@ column_options = together(
                  help="Column with the payload; by default the payload is the other columns."),
     click.option("--destination", metavar="NAME",
                  help="Column with the name of the destination, if it is not 'destination'."),
+    click.option("--tenant", metavar="NAME", help="Column with the name of the tenant, if it is not 'tenant'."),
     click.option("--zone", metavar="ZONE", callback=_zone,
                  help="Time zone of due times without an offset, such as Europe/Berlin; by default they are "
                  "refused."),
@@ -252,7 +258,7 @@ def columns_of(given: dict[str, Any]) -> "Columns":
     """Takes them out of the options that were given."""
     from tickwheel.delivery.model.message import Columns
 
-    return Columns(*(given.pop(name) for name in ("id_", "key", "due", "payload", "destination", "zone")))
+    return Columns(*(given.pop(name) for name in ("id_", "key", "due", "payload", "destination", "tenant", "zone")))
 
 
 ACCESS: Final = ("token_file", "tls_ca", "tls_cert", "tls_key")
@@ -311,6 +317,8 @@ def settings_of(
     rate: str | None,
     concurrency: int | None,
     spare: int | None,
+    tenant_concurrency: int | None,
+    tenant_rate: str | None,
     allow_address: Sequence[str],
     destinations: Path | None,
     keep_ids: float,
@@ -331,6 +339,8 @@ def settings_of(
         rate=None if rate is None else Rate.of(rate),
         concurrency=concurrency,
         spare=spare,
+        tenant_concurrency=tenant_concurrency,
+        tenant_rate=None if tenant_rate is None else Rate.of(tenant_rate, "tenant-rate"),
         allow_addresses=tuple(allow_address),
         destinations=read_destinations(destinations) if destinations else (),
     )

@@ -29,8 +29,9 @@ _NAMED = 5
 _TARGET = "TARGET is a file of --store, which may be in use; or the address of a server, as http://127.0.0.1:7400."
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-_of_destination = click.option(
-    "--destination", metavar="NAME", callback=full_text, help="Only messages that name this destination."
+_of_share = together(
+    click.option("--destination", metavar="NAME", callback=full_text, help="Only messages that name this destination."),
+    click.option("--tenant", metavar="NAME", callback=full_text, help="Only messages that name this tenant."),
 )
 of_page = together(
     click.option("--limit", metavar="N", type=int, default=20, show_default=True, help="At most so many: 1 to 1,000."),
@@ -67,7 +68,7 @@ def looks(command: Callable[..., None], group: click.Group | None = None) -> cli
     " messages with this outcome, the last outcome first.",
 )
 @click.option("--key", metavar="KEY", callback=full_text, help="Only messages of this key.")
-@_of_destination
+@_of_share
 @click.option(
     "--due-from", metavar="TIME", callback=time_of, help="Only messages due then or later: RFC 3339, or epoch ms."
 )
@@ -84,17 +85,17 @@ def list_(
         print_json(page)
         return
     if state == "recurring":
-        recurring = [(it.due, it.id, it.key, it.destination, it.rule) for it in page.messages]
-        print_table(("due", "id", "key", "destination", "rule"), recurring, page.next)
+        recurring = [(it.due, it.id, it.key, it.destination, it.tenant, it.rule) for it in page.messages]
+        print_table(("due", "id", "key", "destination", "tenant", "rule"), recurring, page.next)
         return
     rows = [
-        (it.due, it.id, it.key, it.destination, it.attempts or None, it.next_try or it.ended,
+        (it.due, it.id, it.key, it.destination, it.tenant, it.attempts or None, it.next_try or it.ended,
          it.last_error or _late(it.lateness_ms))
         for it in page.messages
     ]  # fmt: skip
     when = "next try" if state == "waiting" else "ended"
     more = {"waiting": "last error", "dead": "why"}.get(state, "late")
-    print_table(("due", "id", "key", "destination", "tried", when, more), rows, page.next)
+    print_table(("due", "id", "key", "destination", "tenant", "tried", when, more), rows, page.next)
 
 
 def view_of(target: str, access: dict[str, Any]) -> "AbstractContextManager[StoreView | ServerView]":
@@ -149,20 +150,18 @@ def _keys_of(view: "StoreView | ServerView", id_: str) -> list[str]:
 
 
 @looks
-@_of_destination
+@_of_share
 @of_page
 @as_json
-def dead(
-    target: str, access: dict[str, Any], destination: str | None, limit: int, cursor: str | None, as_json: bool
-) -> None:
+def dead(target: str, access: dict[str, Any], limit: int, cursor: str | None, as_json: bool, **which: Any) -> None:
     """List the dead letters that a store has kept, the last one first: bad records, and messages that were given up."""
     with view_of(target, access) as view:
-        page = view.dead(destination=destination, limit=limit, cursor=cursor)
+        page = view.dead(limit=limit, cursor=cursor, **which)
     if as_json:
         print_json(page)
         return
-    rows = [(it.at, it.source, str(it.line), it.destination, it.reason, it.record) for it in page.letters]
-    print_table(("at", "source", "line", "destination", "reason", "record"), rows, page.next)
+    rows = [(it.at, it.source, str(it.line), it.destination, it.tenant, it.reason, it.record) for it in page.letters]
+    print_table(("at", "source", "line", "destination", "tenant", "reason", "record"), rows, page.next)
 
 
 @looks

@@ -18,6 +18,7 @@ PARAMETERS = {
     "keep-ids": "keep_ids_days",
     "concurrency": "concurrency",
     "spare": "spare",
+    "tenant-concurrency": "tenant_concurrency",
 }
 
 
@@ -43,6 +44,7 @@ def test_the_class_of_settings_has_the_defaults_of_the_table() -> None:
         "keep-ids": made.keep_ids_days,
         "concurrency": made.concurrency,
         "spare": made.spare,
+        "tenant-concurrency": made.tenant_concurrency,
     }
     assert found == {name: default for name, (*_, default) in SETTINGS.items()}
 

@@ -51,6 +51,8 @@ use crate::store::file::owner::Ownership;
 ///     .with_rate(100, Duration::from_secs(1))
 ///     .with_concurrency(4)
 ///     .with_spare(16)
+///     .with_tenant_concurrency(3)
+///     .with_tenant_rate(10, Duration::from_secs(1))
 ///     .with_keep_ids(Duration::from_secs(30 * 86_400))
 ///     .with_max_payload(64 << 10)
 ///     .with_allowed_addresses(["10.1.0.0/16"])?
@@ -178,6 +180,19 @@ impl OpenOptions {
     /// [is alone](crate::Sink::is_alone) gets none.
     pub fn with_spare(mut self, places: usize) -> Self {
         self.settings.spare = Some(places);
+        self
+    }
+
+    /// Limits how many messages of one tenant are sent at a time, at all destinations together: 1 to 1,000,000. By default
+    /// there is no limit, and tenants take turns.
+    pub fn with_tenant_concurrency(mut self, messages: usize) -> Self {
+        self.settings.tenant_concurrency = Some(messages);
+        self
+    }
+
+    /// Limits the rate of each tenant, as [`with_rate`](OpenOptions::with_rate) does that of all.
+    pub fn with_tenant_rate(mut self, messages: u64, per: Duration) -> Self {
+        self.settings.tenant_rate = Some(Rate { messages, per_us: whole(per, 1_000) });
         self
     }
 

@@ -13,7 +13,7 @@
 //!
 //! Further columns:
 //!
-//! - `expires_ms`, `traceparent` and `destination`: optional parts of a message.
+//! - `expires_ms`, `traceparent`, `destination` and `tenant`: optional parts of a message.
 //! - `again`: another deliverer may have delivered the message before it was lost with its disk. The first attempt
 //!   here is marked as a repeat.
 //! - `moved_to_ms`: the present due time of a message that was rescheduled before it came here. Its content still has
@@ -46,7 +46,7 @@ use crate::message::{Body, Cancel, Extras, Message, Reschedule, check_name, chec
 pub(crate) const KEEP_CANCELS_DAYS: u32 = 400;
 
 /// The name of each column, its type, and whether it may be null.
-const COLUMNS: [(&str, DataType, bool); 15] = [
+const COLUMNS: [(&str, DataType, bool); 16] = [
     ("id", DataType::Utf8, true),
     ("key", DataType::Utf8, true),
     ("due_ms", DataType::Int64, true),
@@ -56,6 +56,7 @@ const COLUMNS: [(&str, DataType, bool); 15] = [
     ("expires_ms", DataType::Int64, true),
     ("traceparent", DataType::Utf8, true),
     ("destination", DataType::Utf8, true),
+    ("tenant", DataType::Utf8, true),
     ("source", DataType::Utf8, true),
     ("line", DataType::Int64, true),
     ("reason", DataType::Utf8, true),
@@ -114,6 +115,7 @@ pub fn write_stream(items: &[Parsed]) -> Vec<u8> {
         Arc::new(messages().map(|it| it.and_then(Message::expires_ms)).collect::<Int64Array>()),
         texts(&items, |item| message(item).and_then(Message::traceparent)),
         texts(&items, |item| message(item).and_then(|it| it.body.destination())),
+        texts(&items, |item| message(item).and_then(|it| it.body.tenant())),
         texts(&items, |item| item.origin().map(|origin| &*origin.source)),
         Arc::new(items.iter().map(|item| item.origin().map(|origin| origin.line as i64)).collect::<Int64Array>()),
         texts(&items, |item| bad(item).map(|bad| bad.reason.as_str())),
@@ -198,6 +200,7 @@ struct Rows<'a> {
     expires_ms: &'a Int64Array,
     traceparent: &'a StringArray,
     destination: &'a StringArray,
+    tenant: &'a StringArray,
     source: &'a StringArray,
     line: &'a Int64Array,
     reason: &'a StringArray,
@@ -218,12 +221,13 @@ impl<'a> Rows<'a> {
             expires_ms: batch.column(6).as_primitive(),
             traceparent: batch.column(7).as_string(),
             destination: batch.column(8).as_string(),
-            source: batch.column(9).as_string(),
-            line: batch.column(10).as_primitive(),
-            reason: batch.column(11).as_string(),
-            allowed: batch.column(12).as_string(),
-            moved_to_ms: batch.column(13).as_primitive(),
-            again: batch.column(14).as_boolean(),
+            tenant: batch.column(9).as_string(),
+            source: batch.column(10).as_string(),
+            line: batch.column(11).as_primitive(),
+            reason: batch.column(12).as_string(),
+            allowed: batch.column(13).as_string(),
+            moved_to_ms: batch.column(14).as_primitive(),
+            again: batch.column(15).as_boolean(),
         }
     }
 
@@ -270,8 +274,9 @@ impl<'a> Rows<'a> {
         let delay_ms = self.delay_ms.is_valid(at).then(|| self.delay_ms.value(at));
         let traceparent = text_at(self.traceparent, at).map(Into::into);
         let destination = text_at(self.destination, at).map(Into::into);
+        let tenant = text_at(self.tenant, at).map(Into::into);
         let expires_ms = number_at(self.expires_ms, at);
-        let extras = Extras { expires_ms, traceparent, destination, ..Extras::default() };
+        let extras = Extras { expires_ms, traceparent, destination, tenant, ..Extras::default() };
         Message { body: Body::new(key, id, data, is_json).with_extras(extras), due_ms, delay_ms }
     }
 }

@@ -59,9 +59,8 @@ impl Group<'_> {
         if let Some(from) = self.actions.slots {
             let filter = &action.filter;
             let (near, next) = self.near_ones(from, |entry| {
-                let (key, destination) = entry.body.as_ref().map_or((None, None), |it| (it.key(), it.destination()));
-                let is_of_it = filter.takes_key(key) && filter.takes_destination(destination);
-                entry.seq <= action.through && filter.takes_due(entry.due_ms) && is_of_it
+                let is_of_it = filter.takes_due(entry.due_ms) && filter.takes_body(entry.body.as_ref());
+                entry.seq <= action.through && is_of_it
             });
             self.actions.slots = next;
             self.cancel_each(action, &near, true)?;

@@ -177,10 +177,7 @@ impl Group<'_> {
     pub(super) fn requeue_letter(&mut self, seq: i64, filter: Option<&Filter>) -> Result<Option<Answer>> {
         let Some((record, reason)) = self.store.letter(seq)? else { return Ok(None) };
         let Some(mut message) = read_again(&record, self.now_ms) else { return Ok(None) };
-        let takes = |it: &Filter| {
-            let destination = message.body.destination();
-            it.takes_due(message.due_ms) && it.takes_key(message.key()) && it.takes_destination(destination)
-        };
+        let takes = |it: &Filter| it.takes_due(message.due_ms) && it.takes_body(Some(&message.body));
         let Some(known) = self.store.find(message.key(), message.id())?.filter(|known| known.seq == seq) else {
             return Ok(filter.filter(|it| takes(it)).map(|_| Answer::Duplicate)); // a later message has its name
         };

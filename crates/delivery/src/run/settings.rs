@@ -47,6 +47,7 @@ const SINK_TIMEOUT: Setting = seconds("sink-timeout", 0.001, 86_400.0, Some(30.0
 const KEEP_IDS: Setting =
     Setting { name: "keep-ids", unit: "days", is_whole: false, least: 0.0, most: 36_500.0, default: Some(7.0) };
 const CONCURRENCY: Setting = count("concurrency", 1_000_000.0, None);
+const TENANT_CONCURRENCY: Setting = count("tenant-concurrency", 1_000_000.0, None);
 /// Of a destination alone.
 const DISABLE_AFTER: Setting =
     Setting { name: "disable_after_days", unit: "days", is_whole: false, least: 0.01, most: 365.0, default: None };
@@ -55,8 +56,18 @@ const MOST_WAITS: usize = 1_000;
 const SPARE: Setting = Setting { least: 0.0, ..count("spare", 1_000_000.0, None) };
 
 /// All settings that are numbers.
-pub const SETTINGS: [Setting; 9] =
-    [HORIZON, MAX_ATTEMPTS, FIRST_WAIT, LONGEST_WAIT, UNANSWERED_FOR, SINK_TIMEOUT, KEEP_IDS, CONCURRENCY, SPARE];
+pub const SETTINGS: [Setting; 10] = [
+    HORIZON,
+    MAX_ATTEMPTS,
+    FIRST_WAIT,
+    LONGEST_WAIT,
+    UNANSWERED_FOR,
+    SINK_TIMEOUT,
+    KEEP_IDS,
+    CONCURRENCY,
+    SPARE,
+    TENANT_CONCURRENCY,
+];
 
 impl Setting {
     fn check(&self, given: f64) -> Result<(), DeliveryError> {
@@ -174,8 +185,7 @@ impl Settings {
         if *concurrency != usize::MAX {
             CONCURRENCY.check(*concurrency as f64)?;
         }
-        let tenant = Setting { name: "tenant-concurrency", ..CONCURRENCY };
-        self.tenant_concurrency.map_or(Ok(()), |most| tenant.check(most as f64))?;
+        self.tenant_concurrency.map_or(Ok(()), |most| TENANT_CONCURRENCY.check(most as f64))?;
         self.tenant_rate.map_or(Ok(()), Rate::check)?;
         rate.map_or(Ok(()), Rate::check)
     }
@@ -211,6 +221,7 @@ mod tests {
     fn the_defaults_are_those_of_the_table_and_in_their_ranges() {
         let Settings { horizon_ms, retry, unanswered_for_ms, sink_timeout_ms, keep_ids_ms, concurrency, spare, .. } =
             Settings::default();
+        let tenant_concurrency = Settings::default().tenant_concurrency;
         let found = [
             Some(horizon_ms as f64 / 1e3),
             Some(f64::from(retry.max_attempts)),
@@ -221,6 +232,7 @@ mod tests {
             Some(keep_ids_ms as f64 / 86_400e3),
             (concurrency != usize::MAX).then_some(concurrency as f64),
             spare.map(|spare| spare as f64),
+            tenant_concurrency.map(|most| most as f64),
         ];
         assert_eq!(found, SETTINGS.map(|it| it.default));
         Settings::default().check().unwrap();

@@ -16,6 +16,7 @@ fn of(destination: &str) -> PageOf<'_> {
     PageOf {
         key: None,
         destination: Some(destination),
+        tenant: None,
         due_from_ms: None,
         due_before_ms: None,
         limit: 100,
@@ -88,11 +89,11 @@ fn dead_letters_of_one_are_listed_and_requeued__d14_d16_d23() {
     let world = two(Settings { retry: Retry { max_attempts: 1, ..Retry::default() }, ..Settings::default() });
     world.pass_ms(6_000, |_| Verdict::Refused("no".to_owned()));
     let look = || Snapshot::open(&world.store()).unwrap();
-    let letters = look().letters(i64::MAX, Some("a"), 10, 100).unwrap();
+    let letters = look().letters(i64::MAX, Some("a"), None, 10, 100).unwrap();
     assert_eq!(letters.iter().map(|it| it.n).collect::<Vec<_>>(), [5, 3, 1]);
     assert!(letters.iter().all(|it| it.destination.as_deref() == Some("a")));
-    assert_eq!(look().letters(5, Some("a"), 1, 100).unwrap()[0].n, 3);
-    assert_eq!(look().letters(i64::MAX, None, 10, 100).unwrap().len(), 5);
+    assert_eq!(look().letters(5, Some("a"), None, 1, 100).unwrap()[0].n, 3);
+    assert_eq!(look().letters(i64::MAX, None, None, 10, 100).unwrap().len(), 5);
     let dead = |to| look().ended(Outcome::Dead, of(to), None).unwrap().0;
     assert_eq!(dead("b").iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), ["b near 3", "b near 1"]);
     assert!(dead("b").iter().all(|it| it.destination.as_deref() == Some("b") && it.last_error.is_some()));
@@ -100,9 +101,9 @@ fn dead_letters_of_one_are_listed_and_requeued__d14_d16_d23() {
     assert_eq!((dead("a").len(), dead("b").len()), (3, 0));
     world.give(vec![Item::RemoveDestination { name: "a".to_owned(), dead: false }]);
     (0..3).for_each(|_| world.write());
-    assert_eq!(look().letters(i64::MAX, Some("a"), 10, 100).unwrap().len(), 3, "also once it was removed");
+    assert_eq!(look().letters(i64::MAX, Some("a"), None, 10, 100).unwrap().len(), 3, "also once it was removed");
     assert_eq!(dead("a")[0].destination.as_deref(), Some("a"));
-    assert!(look().letters(i64::MAX, Some("nobody"), 10, 100).is_err());
+    assert!(look().letters(i64::MAX, Some("nobody"), None, 10, 100).is_err());
     assert_eq!(world.engine.summary().requeued, 2);
     assert_eq!(world.pass_ms(1_000, |_| Verdict::Delivered).len(), 2);
 }

@@ -15,7 +15,7 @@ use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
 use crate::store::maintenance::check::tests::assert_whole;
 use crate::store::{ActionKind, Filter, Limits};
 
-fn of(tenant: &str, to: Option<&str>, key: Option<&str>, id: &str, due_ms: i64) -> Item {
+pub(super) fn of(tenant: &str, to: Option<&str>, key: Option<&str>, id: &str, due_ms: i64) -> Item {
     let (tenant, destination) = (Some(tenant.into()), to.map(Into::into));
     let extras = Extras { destination, tenant, ..Extras::default() };
     let body = Body::new(key, id, b"1", true).with_extras(extras);

@@ -1,7 +1,7 @@
 //! Writes a delivery as one line of NDJSON (rule D11), the same for files, standard output and webhooks.
 //!
 //! The members are `id, key, due, payload` (or `payload_base64`), `delivered_at, lateness_ms, attempt, redelivered`,
-//! and `traceparent` and `destination` if the message has one. Times are RFC 3339 in UTC with milliseconds; `lateness_ms` is exact to the
+//! and `traceparent`, `destination` and `tenant` if the message has one. Times are RFC 3339 in UTC with milliseconds; `lateness_ms` is exact to the
 //! microsecond. A small message takes about 0.2 µs.
 
 use super::delivery::Delivery;

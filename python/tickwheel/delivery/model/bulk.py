@@ -19,13 +19,14 @@ def act_of(
     due_from: Time | None = None,
     due_before: Time | None = None,
     destination: str | None = None,
+    tenant: str | None = None,
     all: bool = False,  # noqa: A002
     how_all: str = "all=True",
 ) -> Act:
     """The action on the messages that match every given filter, or on all messages. `how_all`: how to ask for all
     messages, for the text of an error. Errors: `WrongUsage`, `BadRecord`.
     """
-    texts = {"key": key, "key_prefix": key_prefix, "destination": destination}
+    texts = {"key": key, "key_prefix": key_prefix, "destination": destination, "tenant": tenant}
     given = texts | {"due_from": due_from, "due_before": due_before}
     is_filtered = any(value is not None for value in given.values())
     if type(all) is not bool:
@@ -37,7 +38,7 @@ def act_of(
         if text is not None and not is_text(text):
             raise WrongUsage(f"{name} is {text!r:.100}: give text in UTF-8, 1 byte to 1 MiB")
     own_id = uuid.uuid4().hex if id is None else id
-    return Act(own_id, ActionKind(kind), key, key_prefix, *range_of(due_from, due_before), destination)
+    return Act(own_id, ActionKind(kind), key, key_prefix, *range_of(due_from, due_before), destination, tenant)
 
 
 def why_refused(act: Act, answer: Answer) -> BadRecord | None:

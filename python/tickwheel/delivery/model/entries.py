@@ -90,6 +90,7 @@ class Act(msgspec.Struct, frozen=True, gc=False):
     due_from_ms: int | None
     due_before_ms: int | None
     destination: str | None = None
+    tenant: str | None = None
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):

@@ -22,7 +22,7 @@ class Columns(NamedTuple):
     times without an offset.
 
     >>> Columns(id="flight", key="tail?")
-    Columns(id='flight', key='tail?', due=None, payload=None, destination=None, zone=None)
+    Columns(id='flight', key='tail?', due=None, payload=None, destination=None, tenant=None, zone=None)
     """
 
     id: str | None = None
@@ -30,6 +30,7 @@ class Columns(NamedTuple):
     due: str | None = None
     payload: str | None = None
     destination: str | None = None
+    tenant: str | None = None
     zone: str | None = None
 
 
@@ -39,7 +40,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     `payload`: bytes, or JSON as `msgspec.Raw`; a queue takes any value that JSON can hold. `delay_ms` is kept if the
     record gave one, because two records with the same delay have the same content (D5) but different due times. Past
     `expires_ms` it is not delivered (D17). `traceparent`: the trace and span in which it was made, as W3C Trace Context
-    writes them. `destination`: the name of one that is set (D23).
+    writes them. `destination`: the name of one that is set (D23). `tenant`: whose it is (D24).
     """
 
     id: str
@@ -50,6 +51,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     expires_ms: int | None = None
     traceparent: str | None = None
     destination: str | None = None
+    tenant: str | None = None
 
 
 class Cancel(msgspec.Struct, frozen=True, gc=False):

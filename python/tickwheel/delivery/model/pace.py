@@ -28,12 +28,12 @@ class Rate:
         return self.messages * 1_000_000 / self.per_us
 
     @classmethod
-    def of(cls, given: object) -> "Rate":
-        """From a text as `100/s`, `30/min` or `0.5/h`. Errors: `WrongUsage`."""
+    def of(cls, given: object, name: str = "rate") -> "Rate":
+        """From a text as `100/s`, `30/min` or `0.5/h`. Errors: `WrongUsage`, which says the `name`."""
         found = _FORM.fullmatch(given) if isinstance(given, str) else None
         if found is None:
-            raise WrongUsage(f"rate is {quoted(given)}: write N/s, N/min or N/h, as 100/s or 0.5/min")
+            raise WrongUsage(f"{name} is {quoted(given)}: write N/s, N/min or N/h, as 100/s or 0.5/min")
         rate = Fraction(found[1]) / _UNITS_US[found[2]]
         if not _LEAST <= rate <= _MOST:
-            raise WrongUsage(f"rate is {given}: it may be one a day to 1000000/s")
+            raise WrongUsage(f"{name} is {given}: it may be one a day to 1000000/s")
         return cls(rate.numerator, rate.denominator)

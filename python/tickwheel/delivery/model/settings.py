@@ -26,8 +26,8 @@ class Settings:
     """Errors: `WrongUsage`. `unanswered_for_s`: how long a message about which nothing is known is due, and its key
     without success, until it is a dead letter. `seed`: of the jitter of back-off. `rate`: how fast messages are sent.
     `concurrency`: how many sends there are at a time. `spare`: how many more that are slow or in doubt. `None`: as the
-    destination takes them. `allow_addresses`: networks inside that named destinations may have (D23). `destinations`:
-    those that are set at the start.
+    destination takes them. `tenant_concurrency`, `tenant_rate`: of a tenant (D24). `allow_addresses`: networks inside
+    that named destinations may have (D23). `destinations`: those that are set at the start.
     """
 
     order: Literal["key", "global"] = "key"
@@ -41,6 +41,8 @@ class Settings:
     rate: Rate | None = None
     concurrency: int | None = None
     spare: int | None = None
+    tenant_concurrency: int | None = None
+    tenant_rate: Rate | None = None
     allow_addresses: tuple[str, ...] = ()
     destinations: Sequence[SetDestination] = field(default=(), repr=False)
 
@@ -57,6 +59,7 @@ class Settings:
             "keep-ids": self.keep_ids_days,
             "concurrency": self.concurrency,
             "spare": self.spare,
+            "tenant-concurrency": self.tenant_concurrency,
         }
         waits = (("a wait", wait_ms / 1000) for wait_ms in self.retry.waits_ms)
         for name, value in (*given.items(), *waits):

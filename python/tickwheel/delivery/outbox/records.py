@@ -61,6 +61,7 @@ def _fields_of(given: Any) -> Any:
         "expires": None if expires_ms is None else rfc_3339(expires_ms),
         "traceparent": given.traceparent,
         "destination": given.destination,
+        "tenant": given.tenant,
         "payload": {} if given.payload is None else given.payload,
     }
 

@@ -133,7 +133,8 @@ class HttpControl(ServerView):
         """The same id again is harmless."""
         times = {"due_from": act.due_from_ms, "due_before": act.due_before_ms}
         filters = {name: None if ms is None else rfc_3339(ms) for name, ms in times.items()}
-        filters |= {"key": act.filter_key, "key_prefix": act.key_prefix, "destination": act.destination}
+        filters |= {"key": act.filter_key, "key_prefix": act.key_prefix}
+        filters |= {"destination": act.destination, "tenant": act.tenant}
         is_all = all(value is None for value in filters.values())
         self.request("POST", "/actions", {"kind": act.kind, "id": act.id, **filters, "all": is_all})
 

@@ -56,9 +56,10 @@ class DeliveryQueue:
     longest; or `waits_s`: all waits, of which the last one is used again and again; with `waits_end` the end of the
     list is the end of the message. `rate`: as `"100/s"` or `"30/min"`. `outbox`:
     an address, or several. `max_attempts`, `unanswered_for_s`, `sink_timeout_s`, `keep_ids_days`, `concurrency` and
-    `spare` are the options of the commands. `unavailable`: an exception class, or several; a function raises it if the
-    receiver of a message is away. `on_dead_letter`: called with each message that is given up, in a separate thread;
-    by default the log names these messages.
+    `spare` are the options of the commands; so are `tenant_concurrency` and `tenant_rate`, which limit each tenant.
+    `unavailable`: an exception class, or several; a function raises it if the receiver of a message is away.
+    `on_dead_letter`: called with each message that is given up, in a separate thread; by default the log names these
+    messages.
 
     `to` is the destination:
 
@@ -108,6 +109,8 @@ class DeliveryQueue:
         rate: str | None = None,
         concurrency: int | None = None,
         spare: int | None = None,
+        tenant_concurrency: int | None = None,
+        tenant_rate: str | None = None,
         allow_addresses: Iterable[str] = (),
         unavailable: type[BaseException] | tuple[type[BaseException], ...] = (),
         outbox: str | Iterable[str] | None = None,
@@ -144,6 +147,8 @@ class DeliveryQueue:
             rate=None if rate is None else Rate.of(rate),
             concurrency=concurrency,
             spare=spare,
+            tenant_concurrency=tenant_concurrency,
+            tenant_rate=None if tenant_rate is None else Rate.of(tenant_rate, "tenant_rate"),
             allow_addresses=tuple(allow_addresses),
         )
 
@@ -176,6 +181,7 @@ class DeliveryQueue:
         expires: datetime | str | int | None = None,
         traceparent: str | None = None,
         destination: str | None = None,
+        tenant: str | None = None,
         replace: bool = False,
         debounce_ms: float | timedelta | None = None,
         at_latest_ms: int | timedelta | None = None,
@@ -189,7 +195,8 @@ class DeliveryQueue:
         `due`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds; or else `delay_ms` from now. Milliseconds
         are a number or a `timedelta`. `payload`: bytes of any kind, or a value that JSON can hold. `expires`, as `due`:
         past it the message is not delivered, and is a dead letter (D17). `traceparent`: comes out with it; by default
-        that of OpenTelemetry's current span. `destination`: see `set_destination`.
+        that of OpenTelemetry's current span. `destination`: see `set_destination`. `tenant`: whose message it is;
+        tenants take turns (D24).
         Errors: `BadRecord`, also for a known id with other content, or a destination that is not set; `WrongUsage` for
         a payload that JSON can't hold, as NaN.
         Costs one commit; the messages of a `put_many` share one.
@@ -228,6 +235,7 @@ class DeliveryQueue:
             "expires": expires,
             "traceparent": traceparent,
             "destination": destination,
+            "tenant": tenant,
             "replace": replace,
             "debounce_ms": debounce_ms,
             "at_latest_ms": at_latest_ms,
@@ -324,18 +332,19 @@ class DeliveryQueue:
         due_from: Time | None = None,
         due_before: Time | None = None,
         destination: str | None = None,
+        tenant: str | None = None,
         all: bool = False,  # noqa: A002
         action: str | None = None,
     ) -> str:
         """Cancel all messages that wait and match (D16), beside delivery; return its id once it has begun.
 
-        `key`, `key_prefix`, `due_from` (then or later), `due_before`, `destination`: a message must match all that are
-        given. `all`: every message. Later messages, and messages that are being sent, are not cancelled.
+        `key`, `key_prefix`, `due_from` (then or later), `due_before`, `destination`, `tenant`: a message must match all
+        that are given. `all`: every message. Later messages, and messages that are being sent, are not cancelled.
         `queue.action(id)` shows the progress. The action continues after a restart. `action`: your own id. The same id
         again does nothing, as long as the action is kept. Some hundred thousand a second. Errors: `WrongUsage`;
         `BadRecord`, also for an id of another action, or a destination that is not set.
         """
-        return self._begin(act_of("cancel", action, key, key_prefix, due_from, due_before, destination, all))
+        return self._begin(act_of("cancel", action, key, key_prefix, due_from, due_before, destination, tenant, all))
 
     def requeue_many(
         self,
@@ -345,11 +354,12 @@ class DeliveryQueue:
         due_from: Time | None = None,
         due_before: Time | None = None,
         destination: str | None = None,
+        tenant: str | None = None,
         all: bool = False,  # noqa: A002
         action: str | None = None,
     ) -> str:
         """Try all matching dead letters anew, as `requeue` does; otherwise as `cancel_many`."""
-        return self._begin(act_of("requeue", action, key, key_prefix, due_from, due_before, destination, all))
+        return self._begin(act_of("requeue", action, key, key_prefix, due_from, due_before, destination, tenant, all))
 
     def action(self, id: str) -> Action | None:  # noqa: A002
         """The progress of an action on many messages. `None`: no action has this id, or it is not kept any more. The

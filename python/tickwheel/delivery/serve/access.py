@@ -10,7 +10,8 @@
 
 import ipaddress
 import socket
-from collections.abc import Collection
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tickwheel.delivery.base.errors import WrongUsage
@@ -58,6 +59,7 @@ class Fetched(NamedTuple):
 
 
 _BY_A_PROGRAM: Final = Fetched(b"", b"")
+_NOTHING: Final[Mapping[str, list[str]]] = MappingProxyType({})
 
 
 class Refusal(NamedTuple):
@@ -77,9 +79,11 @@ class Access:
         self.tokens = tokens
         self._names = {"localhost", *(address.host.lower() for address in addresses)}
 
-    def granted(self, authorization: list[bytes], right: Right, named: Collection[str] | None = ()) -> Grant | Refusal:
+    def granted(
+        self, authorization: list[bytes], right: Right, named: Mapping[str, list[str]] | None = _NOTHING
+    ) -> Grant | Refusal:
         """What a request with these `authorization` headers may do, or why it is refused. It needs one of the rights.
-        `named`: the destinations in its address; `None`: its body names them.
+        `named`: each `destination` and `tenant` in its address; `None`: its body names them.
         """
         if self.tokens is None:
             return Grant(ALL)
@@ -94,19 +98,19 @@ class Access:
             needed = names_of(right).replace(",", " or ")
             reason = f"this token may {names_of(grant.rights)}, and the request needs {needed}"
             return Refusal(reason, f"a token with the right {needed} in the server's --token-file", True)
-        limits = grant.destinations
-        if limits is not None and named is not None and not (named and limits.issuperset(named)):
-            own = ", ".join(sorted(limits))
-            reason = "this token is limited to destinations, and the request names none of them"
-            return Refusal(reason, f"requests that name one of {own}: GET /messages?destination=NAME and others", True)
+        for kind, names in grant.limits.items():
+            if named is not None and not (named.get(kind) and names.issuperset(named[kind])):
+                own = ", ".join(sorted(names))
+                reason = f"this token is limited to {kind}s, and the request names none of them"
+                return Refusal(reason, f"requests that name one of {own}: GET /messages?{kind}=NAME and others", True)
         return grant
 
     def rights_of(self, authorization: list[str]) -> Right:
-        """The rights of an accepted request with these headers; none at all if they are limited to destinations."""
+        """The rights of an accepted request with these headers; none at all if they are limited."""
         if self.tokens is None:
             return ALL
         grant = self.tokens.grant_of(authorization[0].partition(" ")[2].strip().encode("latin-1"))
-        return Right(0) if grant is None or grant.destinations is not None else grant.rights
+        return Right(0) if grant is None or grant.limits else grant.rights
 
     def why_foreign(self, host: list[bytes], origin: list[bytes], fetched: Fetched = _BY_A_PROGRAM) -> str | None:
         """Why a browser may have sent these headers for a page of another site; `None`: it has not.

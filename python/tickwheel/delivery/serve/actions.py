@@ -1,10 +1,11 @@
 """Actions on many messages over HTTP (rule D16).
 
-The filters are `key`, `key_prefix`, `due_from`, `due_before` and `destination`; a message must match all given ones.
-Without a filter: `"all": true`. `id`: a name of the client's own, so that it can repeat a request that got no answer.
+The filters are `key`, `key_prefix`, `due_from`, `due_before`, `destination` and `tenant`; a message must match all
+given ones. Without a filter: `"all": true`. `id`: a name of the client's own, so that it can repeat a request that got
+no answer.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -24,7 +25,7 @@ from tickwheel.delivery.sight import Action, NoStore, StoreView
 
 _MOST: Final = 1 << 22  # a key may have 1 MiB, and as much again in escapes
 _ALLOWED: Final = (
-    '{"kind": "cancel" or "requeue"} with key, key_prefix, due_from, due_before, destination, or "all": true;'
+    '{"kind": "cancel" or "requeue"} with key, key_prefix, due_from, due_before, destination, tenant, or "all": true;'
     " and an id if you like"
 )
 
@@ -39,6 +40,7 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
     due_from: str | int | None = None
     due_before: str | int | None = None
     destination: str | None = None
+    tenant: str | None = None
     all: bool = False
 
 
@@ -60,10 +62,8 @@ class Actions:
         refuse_query(request)
         async with self._bodies.receive(request, _MOST) as body:
             asked = msgspec.structs.asdict(decoded(body, _Asked, _ALLOWED))
-            if not _may(request, asked["destination"]):
-                raise problem(
-                    403, "this token is limited to destinations, and the request names none of them", _ALLOWED
-                )
+            if (kind := _missing(request, asked)) is not None:
+                raise problem(403, f"this token is limited to {kind}s, and the request names none of them", _ALLOWED)
             try:
                 act = act_of(asked.pop("kind"), **asked, how_all='"all": true')
             except WrongUsage as error:
@@ -81,7 +81,7 @@ class Actions:
     async def _show(self, request: Request) -> Response:
         refuse_query(request)
         id_ = request.path_params["id"]
-        found = [it for it in await self._read(id_) if _may(request, it.destination)]
+        found = [it for it in await self._read(id_) if _missing(request, msgspec.structs.asdict(it)) is None]
         if not found:
             return json_response(404, {"id": id_, "state": Answer.UNKNOWN})
         return json_response(200, found[0])
@@ -95,6 +95,6 @@ class Actions:
             raise problem(400, str(error), "/actions/{id}") from error
 
 
-def _may(request: Request, destination: str | None) -> bool:
-    limits = limits_of(request)
-    return limits is None or destination in limits
+def _missing(request: Request, filters: Mapping[str, object]) -> str | None:
+    """Which filter is not within the limits of the token: `destination` or `tenant`; `None`: all are."""
+    return next((kind for kind, names in limits_of(request).items() if filters[kind] not in names), None)

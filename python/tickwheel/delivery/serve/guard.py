@@ -16,9 +16,10 @@ others. A request that needs no token, or has no valid one, never counts. It wai
 | `OPTIONS` | none, and no token: it shows the methods of an address |
 
 A token that is limited to destinations is good for requests alone that name one of them: in the path, `destination=`,
-or in the body (`POST /messages` and `/actions`), where the handler looks at it.
+or in the body (`POST /messages` and `/actions`), where the handler looks at it. Of tenants the same is true.
 """
 
+from collections.abc import Mapping
 from typing import Final, cast
 from urllib.parse import parse_qsl
 
@@ -28,12 +29,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tickwheel.delivery.serve.access import Access, Fetched, Refusal
 from tickwheel.delivery.serve.http_connection import IS_KNOWN
 from tickwheel.delivery.serve.problems import AGAIN, CLOSE, fault, json_response, problem
-from tickwheel.delivery.serve.tokens import Right
+from tickwheel.delivery.serve.tokens import LIMITS, Right
 
 _OF_THEIR_OWN: Final = {"hand-off": Right.HAND_OFF, "destinations": Right.DESTINATIONS}
 _BY_QUERY: Final = {("GET", "/messages"), ("GET", "/dead"), ("POST", "/pause"), ("POST", "/resume")}
 _BY_BODY: Final = {("POST", "/messages"), ("POST", "/actions")}
-_LIMITS: Final = "destinations"
+_LIMITS: Final = "limits"
 HEALTH: Final = ("/livez", "/readyz", "/healthz")
 """Paths that show only a word."""
 
@@ -83,7 +84,7 @@ class Guard:
         found = self._access.granted(given, right_of(method, path, query), named_by(method, path, query))
         if isinstance(found, Refusal):
             return found
-        scope["state"][_LIMITS] = found.destinations
+        scope["state"][_LIMITS] = found.limits
         return None
 
     def _app(self, scope: Scope) -> ASGIApp:
@@ -118,20 +119,22 @@ def needs_token(scope: Scope) -> bool:
     return scope["path"] != "/" or scope["method"] not in ("GET", "HEAD")
 
 
-def limits_of(request: Request) -> frozenset[str] | None:
-    """The destinations that the token of an accepted request is limited to; `None`: it is not."""
-    return cast("frozenset[str] | None", request.scope["state"][_LIMITS])
+def limits_of(request: Request) -> Mapping[str, frozenset[str]]:
+    """The limits of the token of an accepted request."""
+    return cast("Mapping[str, frozenset[str]]", request.scope["state"][_LIMITS])
 
 
-def named_by(method: str, path: str, query: bytes) -> list[str] | None:
-    """The destinations that a request names in its address; `None`: its body names them, or what it asks for."""
+def named_by(method: str, path: str, query: bytes) -> dict[str, list[str]] | None:
+    """Each `destination` and `tenant` that a request names in its address; `None`: its body names them, or what it asks
+    for.
+    """
     first, _, rest = path.removeprefix("/").partition("/")
-    if first == "destinations":
-        return [rest.partition("/")[0]]
+    if first.removesuffix("s") in LIMITS:
+        return {first.removesuffix("s"): [rest.partition("/")[0]]}
     if (method, path) in _BY_BODY or (method == "GET" and first == "actions" and rest):
         return None
     given = parse_qsl(query.decode("latin-1"), keep_blank_values=True) if (method, path) in _BY_QUERY else []
-    return [value for name, value in given if name == "destination"]
+    return {kind: [value for name, value in given if name == kind] for kind in LIMITS}
 
 
 def right_of(method: str, path: str, query: bytes = b"") -> Right:

@@ -344,8 +344,8 @@ def _given(request: Request, names: Sequence[str], reason: str, allowed: str) ->
 def _options_of(request: Request) -> dict[str, Any]:
     """What a `POST /messages` says of all its messages (rule D16), as the engine's `submit` takes it. Errors: 400."""
     options: dict[str, Any] = {"trace": request.headers.get("traceparent")}
-    if (limits := limits_of(request)) is not None:
-        options["destinations"] = sorted(limits)
+    if limits := limits_of(request):
+        options["limits"] = {f"{kind}s": sorted(names) for kind, names in limits.items()}
     given = parameters(request, ("replace", "at_latest_ms"), _REPLACING)
     if not given:
         return options

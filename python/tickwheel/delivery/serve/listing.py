@@ -16,8 +16,8 @@ from tickwheel.delivery.serve.problems import json_response, parameters, problem
 from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.sight import NoStore, StoreStatus, StoreView
 
-_PARAMETERS: Final = ("state", "key", "destination", "due_from", "due_before", "limit", "cursor")
-_PARAMETERS_OF_DEAD: Final = ("destination", "limit", "cursor")
+_PARAMETERS: Final = ("state", "key", "destination", "tenant", "due_from", "due_before", "limit", "cursor")
+_PARAMETERS_OF_DEAD: Final = ("destination", "tenant", "limit", "cursor")
 _PARAMETERS_OF_A_PAGE: Final = ("limit", "cursor")
 
 

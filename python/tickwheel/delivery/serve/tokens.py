@@ -9,7 +9,8 @@ that begins with `#` is a comment, and so is what follows a space and a `#`:
     c41b...08  destinations     # the shop's settings
     77ab...15  produce,read destination=acme,zenith     # two customers
 
-`destination=` limits a token to these named destinations: `guard.py` says to which requests.
+`destination=` limits a token to these named destinations, and `tenant=` to these tenants: `guard.py` says to which
+requests.
 A token is compared in constant time with every token of the file. Only digests of tokens are kept.
 """
 
@@ -18,6 +19,7 @@ import hashlib
 import hmac
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tickwheel.delivery.base.errors import WrongUsage
@@ -26,7 +28,8 @@ from tickwheel.delivery.base.secret_files import read_secret
 _LEAST: Final = 16
 _MOST: Final = 4096
 _MOST_BYTES: Final = 1 << 20
-_LIMIT: Final = b"destination="
+LIMITS: Final = ("destination", "tenant")
+"""What a token can be limited to. With both, a request names one of each."""
 
 
 class Right(enum.Flag):
@@ -64,10 +67,10 @@ _RIGHTS: Final = {_name(right): right for right in Right}
 
 
 class Grant(NamedTuple):
-    """What a token may do. `destinations`: for these alone; `None`: for all, and for what names none."""
+    """What a token may do. `limits`: for these of `LIMITS` alone; else for all, and for what names none."""
 
     rights: Right
-    destinations: frozenset[str] | None = None
+    limits: Mapping[str, frozenset[str]] = MappingProxyType({})
 
 
 class Tokens:
@@ -115,8 +118,8 @@ def _entries(path: Path) -> list[tuple[bytes, Grant]]:
 
 _FORM: Final = (
     f"write a token of {_LEAST} to {_MOST:,} letters, digits and signs on a line, and after a space its rights, of "
-    "produce, control, read, hand-off and destinations, separated by commas, and destination=NAME,... to limit it to "
-    "these; openssl rand -hex 32 makes a token"
+    "produce, control, read, hand-off and destinations, separated by commas, and destination=NAME,... or "
+    "tenant=NAME,... to limit it to these; openssl rand -hex 32 makes a token"
 )
 
 
@@ -127,15 +130,18 @@ def _parsed(path: Path, text: bytes) -> Iterator[tuple[bytes, Grant, int]]:
         if not (words := words[:comment]):
             continue
         token, *words = words
-        limits = [word.removeprefix(_LIMIT) for word in words if word.startswith(_LIMIT)]
-        rights = b"".join(word for word in words if not word.startswith(_LIMIT))
+        starts = {kind: f"{kind}=".encode() for kind in LIMITS}
+        rights = b"".join(word for word in words if not word.startswith((*starts.values(),)))
         where = f"--token-file {path}, line {line}"
         if not _LEAST <= len(token) <= _MOST or any(not 0x21 <= byte <= 0x7E for byte in token):
             raise WrongUsage(f"{where}, has no usable token: {_FORM}")
-        names = frozenset(b",".join(limits).decode("ascii", "replace").split(",")) if limits else None
-        if names is not None and "" in names:
-            raise WrongUsage(f"{where}: destination= has no name, or a comma too many: {_FORM}")
-        yield token, Grant(_rights(where, rights) if rights else ALL, names), line
+        limits = {}
+        for kind, start in starts.items():
+            if given := [word.removeprefix(start) for word in words if word.startswith(start)]:
+                limits[kind] = frozenset(b",".join(given).decode("ascii", "replace").split(","))
+                if "" in limits[kind]:
+                    raise WrongUsage(f"{where}: {kind}= has no name, or a comma too many: {_FORM}")
+        yield token, Grant(_rights(where, rights) if rights else ALL, limits), line
 
 
 def _rights(where: str, text: bytes) -> Right:

@@ -21,6 +21,7 @@ class Action(msgspec.Struct, frozen=True):
     due_from: str | None
     due_before: str | None
     destination: str | None
+    tenant: str | None
     began: str | None
     ended: str | None
     changed: int

@@ -13,7 +13,7 @@ _FIRST_BYTES = 1_000
 class LetterSeen(msgspec.Struct, frozen=True):
     """A dead letter: its number, the time, and what a line of `--dead-letters` says.
 
-    `record` holds the first 1,000 bytes of the record. `destination`: the one that the message named.
+    `record` holds the first 1,000 bytes of the record. `destination`, `tenant`: those that the message named.
     """
 
     n: int
@@ -24,6 +24,7 @@ class LetterSeen(msgspec.Struct, frozen=True):
     allowed: str
     record: str
     destination: str | None
+    tenant: str | None
 
 
 class LetterPage(msgspec.Struct, frozen=True):
@@ -34,17 +35,22 @@ class LetterPage(msgspec.Struct, frozen=True):
 
 
 def list_letters(
-    db: StoreSnapshot, *, destination: str | None = None, limit: int = 100, cursor: str | None = None
+    db: StoreSnapshot,
+    *,
+    destination: str | None = None,
+    tenant: str | None = None,
+    limit: int = 100,
+    cursor: str | None = None,
 ) -> LetterPage:
-    """A page of the dead letters that the store has kept: the last 100,000; of messages that named this destination.
+    """A page of the dead letters that the store has kept: the last 100,000; of messages that named these.
 
     Errors: `WrongUsage`, `StoreFailed`.
     """
     check_limit(limit)
     [before_n] = numbers_of(cursor, 1) if cursor else [2**62]
-    rows = db.letters(before_n, destination, limit + 1, _FIRST_BYTES)
+    rows = db.letters(before_n, destination, tenant, limit + 1, _FIRST_BYTES)
     found = [
-        LetterSeen(n, rfc_3339(at_ms), source, line, reason, allowed, record.decode("utf-8", "replace"), to)
-        for n, at_ms, source, line, reason, allowed, record, to in rows[:limit]
+        LetterSeen(n, rfc_3339(at_ms), source, line, reason, allowed, record.decode("utf-8", "replace"), *named)
+        for n, at_ms, source, line, reason, allowed, record, *named in rows[:limit]
     ]
     return LetterPage(found, str(found[-1].n) if len(rows) > limit else None)

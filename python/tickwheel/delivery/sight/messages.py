@@ -60,8 +60,8 @@ class Seen(msgspec.Struct, frozen=True):
     `attempts`: how often it was tried. `last_error`: of a dead or expired message, and of a message that waits until
     `next_try`. `redelivered`: it may have arrived before. `ended`: the time of its outcome. `lateness_ms`: only of a
     delivered message. `rule`: only of a recurring message; its `due` is the due time of the open occurrence, or null
-    once the rule has ended. `destination`: the one that it names; it is known until the outcome, and as long as a dead
-    letter is kept.
+    once the rule has ended. `destination`, `tenant`: those that it names; they are known until the outcome, and as long
+    as a dead letter is kept.
     """
 
     id: str
@@ -76,6 +76,7 @@ class Seen(msgspec.Struct, frozen=True):
     lateness_ms: float | None = None
     rule: Rule | None = None
     destination: str | None = None
+    tenant: str | None = None
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -86,10 +87,11 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Which messages: of a key, to a destination, due from and before a time. `limit`: the most of a page."""
+    """Which messages: of a key, a destination, a tenant; due from and before a time. `limit`: the most of a page."""
 
     key: str | None = None
     destination: str | None = None
+    tenant: str | None = None
     due_from_ms: int | None = None
     due_before_ms: int | None = None
     limit: int = 100
@@ -101,8 +103,9 @@ def list_messages(db: StoreSnapshot, state: State, which: Filter, cursor: str | 
     Errors: `WrongUsage`, `StoreFailed`.
     """
     check_limit(which.limit)
-    if which.destination is not None and state in (State.DELIVERED, State.CANCELLED):
-        text = f"{state} messages can't be listed by destination, which is forgotten with the outcome"
+    named = "tenant" if which.destination is None else "destination"
+    if getattr(which, named) is not None and state in (State.DELIVERED, State.CANCELLED):
+        text = f"{state} messages can't be listed by {named}, which is forgotten with the outcome"
         raise WrongUsage(f"{text}: ask for waiting, recurring, dead or expired ones")
     part = msgspec.structs.astuple(which)
     if state is State.WAITING:

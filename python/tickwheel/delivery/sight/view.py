@@ -52,6 +52,7 @@ class StoreView:
         *,
         key: str | None = None,
         destination: str | None = None,
+        tenant: str | None = None,
         due_from: Time | None = None,
         due_before: Time | None = None,
         limit: int = 100,
@@ -62,13 +63,14 @@ class StoreView:
 
         `due_from`, `due_before`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds. `limit`: up to 1,000.
         `cursor`: the `next` of the page before, with the same filters. A page ends early after 4 MiB of names. With a
-        filter it may be short or empty, although it is not the last: one call looks at 100,000 messages. `destination`:
-        not for delivered and cancelled messages, of which it is not known. Errors: also `BadRecord` for a time.
+        filter it may be short or empty, although it is not the last: one call looks at 100,000 messages. `destination`,
+        `tenant`: not for delivered and cancelled messages, of which they are not known. Errors: also `BadRecord` for a
+        time.
         """
         if state not in list(State):
             raise WrongUsage(f"state is {state!r:.100}: ask for {', '.join(State)}")
         part = range_of(due_from, due_before)
-        texts = {"key": key, "destination": destination}
+        texts = {"key": key, "destination": destination, "tenant": tenant}
         checked = {name: checked_text(text, name) for name, text in texts.items() if text is not None}
         which = Filter(**checked, due_from_ms=part[0], due_before_ms=part[1], limit=limit)
         with _opened(self._store) as db:
@@ -80,11 +82,19 @@ class StoreView:
         with _opened(self._store) as db:
             return show_message(db, *name)
 
-    def dead(self, *, destination: str | None = None, limit: int = 100, cursor: str | None = None) -> LetterPage:
-        """A page of the dead letters that the store has kept, the last one first; of messages that named this one."""
+    def dead(
+        self,
+        *,
+        destination: str | None = None,
+        tenant: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> LetterPage:
+        """A page of the dead letters that the store has kept, the last one first; of messages that named these."""
         to = None if destination is None else checked_text(destination, "destination")
+        of = None if tenant is None else checked_text(tenant, "tenant")
         with _opened(self._store) as db:
-            return list_letters(db, destination=to, limit=limit, cursor=cursor)
+            return list_letters(db, destination=to, tenant=of, limit=limit, cursor=cursor)
 
     # `list` is a method here, and no type any more.
     def actions(self, id: str | None = None) -> Sequence[Action]:  # noqa: A002

@@ -376,6 +376,7 @@ def _record(delivery: Delivery, store_id: str) -> dict[str, Any]:
             "tickwheel-attempt": b"%d" % delivery.attempt,
             "tickwheel-due": rfc_3339(message.due_ms).encode(),
             "tickwheel-redelivered": b"true" if delivery.redelivered else b"false",
+            **({} if message.tenant is None else {"tickwheel-tenant": message.tenant.encode()}),
         },
     }
 

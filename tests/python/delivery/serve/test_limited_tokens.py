@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(60)
 NOWHERE = "http://127.0.0.1:1/"
 TOKENS = {
     "all": ALL,
-    "limited": Grant(ALL, frozenset({"a", "later"})),
+    "limited": Grant(ALL, {"destination": frozenset({"a", "later"})}),
     "control": Right.CONTROL,
     "destinations": Right.DESTINATIONS,
     "read": Right.READ,
@@ -171,10 +171,55 @@ def test_the_line_of_a_token_names_them__D12(tmp_path: Path) -> None:
     )
     path.chmod(0o600)
     tokens = read_tokens(path)
-    both = frozenset({"acme", "zenith"})
+    both = {"destination": frozenset({"acme", "zenith"})}
     assert tokens.grant_of(b"the-first-customers-one") == (Right.PRODUCE | Right.READ, both)
     assert tokens.grant_of(b"the-other-customers-one") == (ALL, both)
     for wrong in ("destination=", "destination=acme,", "read destination=acme, zenith"):
         path.write_text(f"the-first-customers-one {wrong}\n")
         with pytest.raises(WrongUsage, match="has no name, or a comma too many"):
             read_tokens(path)
+
+
+def test_a_limit_to_tenants_is_one_to_their_messages__D12_D24(served: Served) -> None:
+    by_tenant, by_both = {"tenant": frozenset({"t"})}, {"tenant": frozenset({"t"}), "destination": frozenset({"a"})}
+    served.access.tokens = Tokens({b"all": ALL, b"of t": Grant(ALL, by_tenant), b"of both": Grant(ALL, by_both)})
+
+    def statuses(method: str, path: str, body: object = None) -> list[int]:
+        return [by(served, token, method, path, body).status for token in ("all", "of t", "of both")]
+
+    assert statuses("POST", "/messages", message("1", "a", tenant="t")) == [201, 200, 200]
+    assert statuses("POST", "/messages", message("2", "b", tenant="t")) == [201, 200, 403]
+    assert statuses("POST", "/messages", message("3", "a", tenant="u")) == [201, 403, 403]
+    assert statuses("POST", "/messages", message("4", "a")) == [201, 403, 403]
+    assert statuses("POST", "/messages", {"op": "cancel", "id": "3"}) == [200, 403, 403]
+    told = by(served, "of both", "POST", "/messages", message("5")).body
+    reason = "this token is limited to destinations and tenants, and the record is no new message for one of them"
+    assert (told["reason"], told["allowed"].endswith("name one of a, and one of t")) == (reason, True)
+    for path in ("/messages", "/dead"):
+        assert statuses("GET", path) == [200, 403, 403]
+        assert statuses("GET", f"{path}?tenant=t") == [200, 200, 403]
+        assert statuses("GET", f"{path}?tenant=t&destination=a") == [200, 200, 200]
+        assert statuses("GET", f"{path}?tenant=u&destination=a") == [200, 403, 403]
+    found = by(served, "of t", "GET", "/messages?tenant=t").body["messages"]
+    assert [(it["id"], it["tenant"]) for it in found] == [("1", "t"), ("2", "t")]
+    assert statuses("GET", "/destinations/a") == [200, 403, 403]
+    assert statuses("GET", "/status") == [200, 403, 403]
+    for n, (tenant, allowed) in enumerate({"t": 202, "u": 403}.items()):
+        act = {"kind": "cancel", "tenant": tenant}
+        assert by(served, "of t", "POST", "/actions", act | {"id": f"x{n}"}).status == allowed
+        assert by(served, "of both", "POST", "/actions", act | {"id": f"y{n}"}).status == 403
+        assert by(served, "all", "POST", "/actions", act | {"id": f"z{n}"}).status == 202
+    assert [by(served, "of t", "GET", f"/actions/z{n}").status for n in (0, 1)] == [200, 404]
+
+
+def test_the_line_of_a_token_names_tenants__D12_D24(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text("the-first-customers-one produce tenant=t,u destination=a\nthe-other-customers-one tenant=v\n")
+    path.chmod(0o600)
+    tokens = read_tokens(path)
+    limits = {"destination": frozenset({"a"}), "tenant": frozenset({"t", "u"})}
+    assert tokens.grant_of(b"the-first-customers-one") == (Right.PRODUCE, limits)
+    assert tokens.grant_of(b"the-other-customers-one") == (ALL, {"tenant": frozenset({"v"})})
+    path.write_text("the-first-customers-one destination=a tenant=\n")
+    with pytest.raises(WrongUsage, match="tenant= has no name, or a comma too many"):
+        read_tokens(path)

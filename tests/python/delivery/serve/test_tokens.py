@@ -24,12 +24,12 @@ def token_file(folder: Path, content: bytes, mode: int = 0o600) -> Path:
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"  \n\n# the shop\n"])
 def test_a_token_alone_on_its_line_may_do_everything__D12(end: bytes, tmp_path: Path) -> None:
     path = token_file(tmp_path, TOKEN + end)
-    assert read_tokens(path).grant_of(TOKEN) == (ALL, None)
+    assert read_tokens(path).grant_of(TOKEN) == (ALL, {})
     assert read_token(path) == TOKEN
 
 
 def test_a_file_may_begin_with_a_byte_order_mark__D12(tmp_path: Path) -> None:
-    assert read_tokens(token_file(tmp_path, b"\xef\xbb\xbf" + TOKEN)).grant_of(TOKEN) == (ALL, None)
+    assert read_tokens(token_file(tmp_path, b"\xef\xbb\xbf" + TOKEN)).grant_of(TOKEN) == (ALL, {})
 
 
 def test_each_line_has_a_token_and_its_rights__D12(tmp_path: Path) -> None:
@@ -42,11 +42,11 @@ everything-is-allowed
 #a-comment-of-a-token read
 """
     tokens = read_tokens(token_file(tmp_path, text))
-    assert tokens.grant_of(b"the-shop-produces") == (Right.PRODUCE, None)
-    assert tokens.grant_of(b"the-operators-look") == (Right.READ | Right.CONTROL, None)
-    assert tokens.grant_of(b"spark-hands-off-alone") == (Right.HAND_OFF, None)
-    assert tokens.grant_of(b"the-old-form-of-a-word") == (Right.HAND_OFF | Right.READ, None)
-    assert tokens.grant_of(b"everything-is-allowed") == (ALL, None)
+    assert tokens.grant_of(b"the-shop-produces") == (Right.PRODUCE, {})
+    assert tokens.grant_of(b"the-operators-look") == (Right.READ | Right.CONTROL, {})
+    assert tokens.grant_of(b"spark-hands-off-alone") == (Right.HAND_OFF, {})
+    assert tokens.grant_of(b"the-old-form-of-a-word") == (Right.HAND_OFF | Right.READ, {})
+    assert tokens.grant_of(b"everything-is-allowed") == (ALL, {})
     assert [tokens.grant_of(each) for each in (b"#a-comment-of-a-token", b"produce", b"", b"# who")] == [None] * 4
 
 
@@ -91,7 +91,7 @@ def test_a_token_that_every_user_can_read_is_a_warning__D12(
     mode: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = token_file(tmp_path, TOKEN, mode)
-    assert read_tokens(path).grant_of(TOKEN) == (ALL, None)
+    assert read_tokens(path).grant_of(TOKEN) == (ALL, {})
     [record] = caplog.records
     assert (record.name, record.levelno) == ("tickwheel.delivery", logging.WARNING)
     assert record.getMessage() == (
@@ -127,7 +127,7 @@ def test_a_token_is_compared_with_all_others_in_constant_time__D12(monkeypatch: 
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
     others = {b"the first of all": Right.READ, TOKEN: ALL, b"the last of all!": Right.READ}
-    assert Tokens(others).grant_of(TOKEN) == (ALL, None)
+    assert Tokens(others).grant_of(TOKEN) == (ALL, {})
     digest = hashlib.sha256(TOKEN).digest()
     assert compared == [(hashlib.sha256(each).digest(), digest) for each in others]
 
@@ -145,4 +145,4 @@ def test_a_token_without_the_right_is_known_and_refused__D12(right: Right) -> No
     assert refusal.is_known
     assert f"the request needs {names_of(right)}" in refusal.reason
     for other in ALL & ~right:
-        assert access.granted([b"Bearer " + TOKEN], other) == (ALL & ~right, None)
+        assert access.granted([b"Bearer " + TOKEN], other) == (ALL & ~right, {})

@@ -22,6 +22,7 @@ struct Row<'a> {
     expires_ms: Option<i64>,
     traceparent: Option<&'a str>,
     destination: Option<&'a str>,
+    tenant: Option<&'a str>,
     source: Option<&'a str>,
     line: Option<i64>,
     reason: Option<&'a str>,
@@ -42,6 +43,7 @@ fn batch(rows: &[Row<'_>]) -> RecordBatch {
         Arc::new(rows.iter().map(|row| row.expires_ms).collect::<Int64Array>()),
         texts(|row| row.traceparent.map(Into::into)),
         texts(|row| row.destination.map(Into::into)),
+        texts(|row| row.tenant.map(Into::into)),
         texts(|row| row.source.map(Into::into)),
         Arc::new(rows.iter().map(|row| row.line).collect::<Int64Array>()),
         texts(|row| row.reason.map(Into::into)),
@@ -71,6 +73,7 @@ const MESSAGE: Row<'static> = Row {
     expires_ms: None,
     traceparent: None,
     destination: None,
+    tenant: None,
     source: Some("in.ndjson"),
     line: Some(7),
     reason: None,
@@ -100,12 +103,15 @@ fn read_stream(bytes: &[u8], max_payload: usize) -> Result<Vec<Parsed>, BadRecor
 }
 
 #[test]
-fn another_due_time_and_what_few_messages_have_arrive_as_they_were__s3_d16_d17_d23() {
+fn another_due_time_and_what_few_messages_have_arrive_as_they_were__s3_d16_d17_d23_d24() {
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    let row = Row { expires_ms: Some(6), traceparent: Some(parent), destination: Some("acme"), ..MESSAGE };
+    let named = Row { destination: Some("acme"), tenant: Some("zenith"), ..MESSAGE };
+    let row = Row { expires_ms: Some(6), traceparent: Some(parent), ..named };
     let Parsed::Message(incoming) = only(row) else { panic!("it is a message") };
-    let extras =
-        |it: &Message| (it.expires_ms(), it.traceparent().map(String::from), it.body.destination() == Some("acme"));
+    let extras = |it: &Message| {
+        let is_of_both = (it.body.destination(), it.body.tenant()) == (Some("acme"), Some("zenith"));
+        (it.expires_ms(), it.traceparent().map(String::from), is_of_both)
+    };
     assert_eq!(extras(&incoming.message), (Some(6), Some(parent.into()), true));
     let to = Row { id: Some("b"), due_ms: Some(7), ..Row::default() };
     let Parsed::Reschedule(found, _) = only(to) else { panic!("it is a reschedule") };

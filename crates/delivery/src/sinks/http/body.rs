@@ -1,7 +1,7 @@
 //! The body of a request (rule D23): the line of the file sink, the payload alone, or JSON with places.
 //!
 //! A place is `{{NAME}}` or `{{NAME|DEFAULT}}` within a string. `NAME` is `id`, `key`, `due`, `attempt`, `destination`,
-//! `payload`, or a part of a JSON payload: members and numbers of elements behind points. Nothing is evaluated.
+//! `tenant`, `payload`, or a part of a JSON payload: members and numbers of elements behind points. Nothing is evaluated.
 //!
 //! - A place that is a whole string gives the value with its JSON type. Between other text, the value is text too, and
 //!   what is no string is written as JSON. The strings are escaped after that, so no value can end its string.
@@ -37,7 +37,7 @@ const MOST_PLACES: usize = 64;
 const MOST_STEPS: usize = 8;
 /// A template may have a large payload in several places.
 const MOST_WRITTEN: usize = 16 << 20;
-const ALLOWED: &str = "allowed: id, key, due, attempt, destination, payload and parts of it, as in {{payload.user.name}}, \
+const ALLOWED: &str = "allowed: id, key, due, attempt, destination, tenant, payload and parts of it, as in {{payload.user.name}}, \
     each with a default behind a bar, as in {{key|nobody}}";
 
 #[derive(Clone)]
@@ -157,7 +157,7 @@ fn pieces_of(text: &str) -> Result<Vec<Piece>, String> {
         let is_known = if is_payload {
             steps.clone().count() <= MOST_STEPS && steps.all(|step| !step.is_empty())
         } else {
-            matches!(&*name, "id" | "key" | "due" | "attempt" | "destination")
+            matches!(&*name, "id" | "key" | "due" | "attempt" | "destination" | "tenant")
         };
         if !is_known {
             return Err(format!("has the place {} ({ALLOWED}; at most {MOST_STEPS} steps)", quoted(&name, 60)));
@@ -212,6 +212,7 @@ pub(super) fn facts(delivery: &Delivery) -> impl Iterator<Item = (HeaderName, He
         Some(header("tickwheel-due", &due)),
         Some(header("tickwheel-attempt", delivery.attempt.to_string().as_bytes())),
         Some(header("tickwheel-redelivered", delivery.redelivered.to_string().as_bytes())),
+        delivery.body.tenant().map(|name| header("tickwheel-tenant", name.as_bytes())),
     ]
     .into_iter()
     .flatten()
@@ -259,6 +260,7 @@ impl Place {
             "id" => Some(text(delivery.body.id())),
             "key" => delivery.body.key().map(text),
             "destination" => delivery.body.destination().map(text),
+            "tenant" => delivery.body.tenant().map(text),
             "due" => Some(text(String::from_utf8_lossy(&rfc_3339(delivery.due_ms)).into_owned())),
             "attempt" => Some(Value { text: delivery.attempt.to_string().into(), is_json: true }),
             path => of_payload(delivery, path.split('.').skip(1)),
@@ -356,7 +358,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_told_with_its_name__d23() {
         let delivery = delivery(None, br#"{"a":{"b":null},"c":[0]}"#, true);
-        for name in ["key", "destination", "payload.x", "payload.a.b", "payload.a.b.c", "payload.c.1", "payload.c.x"] {
+        for name in ["key", "destination", "tenant", "payload.x", "payload.a.b", "payload.a.b.c", "payload.c.1", "payload.c.x"] {
             let error = made(&format!(r#"["for {{{{{name}}}}}"]"#), &delivery).unwrap_err();
             assert!(error.starts_with(&format!("it has no {name}, which")), "{error}");
         }

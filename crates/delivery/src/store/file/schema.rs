@@ -38,7 +38,7 @@ use crate::base::open_stores::FileId;
 /// "tick", at byte 68 of the file.
 const APPLICATION_ID: i64 = 0x7469_636B;
 /// The number of the format, at byte 60 of the file. A change of the format takes the next number.
-const FORMAT: i64 = 8;
+const FORMAT: i64 = 9;
 /// The name in `meta` of the mark of a backup. The value is when the backup was made, by the wall clock.
 ///
 /// A backup delivers nothing until it is restored (D20). Otherwise it would give new messages the same numbers that its
@@ -157,9 +157,11 @@ CREATE TABLE dead_letters (
     reason TEXT NOT NULL,
     allowed TEXT NOT NULL,
     record BLOB NOT NULL,
-    destination TEXT -- that the message named; it may have been removed since
+    destination TEXT, -- that the message named; it may have been removed since
+    tenant TEXT -- that the message named
 );
 CREATE INDEX letters_by_destination ON dead_letters (destination) WHERE destination IS NOT NULL;
+CREATE INDEX letters_by_tenant ON dead_letters (tenant) WHERE tenant IS NOT NULL;
 CREATE INDEX letters_by_time ON dead_letters (at_ms); -- they are counted by it, as it is small
 CREATE INDEX letters_of_messages ON dead_letters (line) WHERE source = 'delivery';
 CREATE TABLE actions (
@@ -171,6 +173,7 @@ CREATE TABLE actions (
     due_from_ms INTEGER,
     due_before_ms INTEGER,
     destination TEXT,
+    tenant TEXT,
     through INTEGER NOT NULL, -- the last message, or letter, that it is about
     began_ms INTEGER NOT NULL,
     ended_ms INTEGER,

@@ -46,6 +46,8 @@ pub struct Seen {
     pub rule: Option<String>,
     /// The name of its destination, as long as it is open or its dead letter is kept.
     pub destination: Option<String>,
+    /// The name of its tenant, as long as that of the destination.
+    pub tenant: Option<String>,
 }
 
 impl Seen {
@@ -57,12 +59,13 @@ impl Seen {
 
 /// The columns of an open message for [`open`], from `OF_OPEN`.
 pub(super) const OPEN: &str = "m.seq, m.key, m.id, m.due_ms, ifnull(a.attempts, 0), a.error, a.next_ms, \
-     ifnull(w.redelivered, 0) OR ifnull(a.is_unanswered, 0), d.name";
+     ifnull(w.redelivered, 0) OR ifnull(a.is_unanswered, 0), d.name, t.name";
 /// A message with what is known of its attempts. A near message has no row in `waiting`.
 pub(super) const OF_OPEN: &str = "FROM messages m LEFT JOIN attempts a ON a.seq = m.seq \
      LEFT JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = m.seq \
      LEFT JOIN bodies b ON b.seq = m.seq LEFT JOIN destinations d \
-     ON d.share = iif(b.share >> 32, (b.share >> 32) - 1, b.share)";
+     ON d.share = iif(b.share >> 32, (b.share >> 32) - 1, b.share) \
+     LEFT JOIN tenants t ON t.tenant = b.share & 4294967295 AND b.share >> 32";
 
 /// An open message, of a row that begins with `OPEN`.
 pub(super) fn open(row: &Row<'_>) -> rusqlite::Result<Seen> {
@@ -76,6 +79,7 @@ pub(super) fn open(row: &Row<'_>) -> rusqlite::Result<Seen> {
         next_try_ms: row.get(6)?,
         may_have_arrived: row.get(7)?,
         destination: optional_text(row, 8)?,
+        tenant: optional_text(row, 9)?,
         ..Seen::default()
     })
 }
@@ -100,13 +104,13 @@ pub(super) fn ended(row: &Row<'_>) -> rusqlite::Result<Seen> {
     })
 }
 
-/// Adds why this message was given up, and its destination, if the store has kept its dead letter.
+/// Adds why this message was given up, its destination and its tenant, if the store has kept its dead letter.
 pub(super) fn add_letter(db: &Connection, seen: &mut Seen) -> Result<()> {
-    let letter = "SELECT reason, destination FROM dead_letters WHERE source = 'delivery' AND line = ?";
+    let letter = "SELECT reason, destination, tenant FROM dead_letters WHERE source = 'delivery' AND line = ?";
     let mut select = db.prepare_cached(letter)?;
-    let found = select.query_row([seen.seq], |row| Ok((text(row, 0)?, optional_text(row, 1)?))).optional()?;
-    if let Some((reason, destination)) = found {
-        (seen.last_error, seen.destination) = (Some(reason), destination);
+    let parts = |row: &Row<'_>| Ok((text(row, 0)?, optional_text(row, 1)?, optional_text(row, 2)?));
+    if let Some((reason, destination, tenant)) = select.query_row([seen.seq], parts).optional()? {
+        (seen.last_error, seen.destination, seen.tenant) = (Some(reason), destination, tenant);
     }
     Ok(())
 }
@@ -168,16 +172,16 @@ fn show(db: &Connection, seq: i64) -> Result<Shown> {
          b.traceparent {OF_OPEN} WHERE m.seq = ?"
     );
     let (mut shown, outcome, due_ms) = db.query_row(&query, [seq], |row| {
-        let (payload, is_json): (Option<Vec<u8>>, bool) = (row.get(11)?, row.get(12)?);
+        let (payload, is_json): (Option<Vec<u8>>, bool) = (row.get(12)?, row.get(13)?);
         let shown = Shown {
             seen: open(row)?,
             next_id: None,
             key_paused_ms: None,
             payload: payload.map(|payload| (payload, is_json)),
-            expires_ms: row.get(13)?,
-            traceparent: optional_text(row, 14)?,
+            expires_ms: row.get(14)?,
+            traceparent: optional_text(row, 15)?,
         };
-        Ok((shown, row.get::<_, Option<Outcome>>(9)?, row.get::<_, i64>(10)?))
+        Ok((shown, row.get::<_, Option<Outcome>>(10)?, row.get::<_, i64>(11)?))
     })?;
     let is_held = is_waiting(db, (due_ms, seq))?;
     let near = "SELECT 1 FROM near_messages WHERE due_ms = ? AND seq = ?";

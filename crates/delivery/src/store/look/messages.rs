@@ -13,7 +13,7 @@ use crate::message::incoming::lane_of;
 use crate::message::named::no_destination;
 use crate::message::recurrence::NEVER_MS;
 use crate::store::sql::{Result, rows};
-use crate::store::tables::tenants::of_destination;
+use crate::store::tables::tenants::{NOT_KNOWN, Shares, number_of, of_shares};
 use crate::store::types::{Outcome, Position};
 
 /// What a page shows. It ends early after 4 MiB of names. With a filter a page may be short or empty, although it is not the
@@ -24,6 +24,8 @@ pub struct PageOf<'a> {
     pub key: Option<&'a str>,
     /// Messages that name this destination. Delivered and cancelled ones are not found by it.
     pub destination: Option<&'a str>,
+    /// Messages that name this tenant; found as those of a destination are.
+    pub tenant: Option<&'a str>,
     /// Messages due at this time or later.
     pub due_from_ms: Option<i64>,
     /// Messages due before this time.
@@ -40,27 +42,28 @@ type Page<T> = (Vec<Seen>, Option<T>);
 impl Snapshot {
     /// A page of open messages after this position, without recurring messages.
     pub fn waiting(&self, of: PageOf<'_>, after: Option<Position>) -> Result<Page<Position>, DeliveryError> {
-        let share = self.share_of(of)?;
-        self.ask(|db| waiting(db, of, share, after))
+        let shares = self.shares_of(of)?;
+        self.ask(|db| waiting(db, of, shares, after))
     }
 
     /// A page of recurring messages with numbers after this one.
     pub fn recurring(&self, of: PageOf<'_>, after_seq: Option<i64>) -> Result<Page<i64>, DeliveryError> {
-        let share = self.share_of(of)?;
-        self.ask(|db| recurring(db, of, share, after_seq.unwrap_or(0)))
+        let shares = self.shares_of(of)?;
+        self.ask(|db| recurring(db, of, shares, after_seq.unwrap_or(0)))
     }
 
     /// A page of messages with this outcome, from rows of the ledger before this one. Withdrawn messages count as
     /// cancelled. A requeued dead message is left out.
     pub fn ended(&self, outcome: Outcome, of: PageOf<'_>, before_n: Option<i64>) -> Result<Page<i64>, DeliveryError> {
         if outcome != Outcome::Dead {
-            self.share_of(of)?; // of one that was removed there may be dead letters
+            self.shares_of(of)?; // of one that was removed there may be dead letters
         }
         self.ask(|db| all_ended(db, outcome, of, before_n.unwrap_or(i64::MAX)))
     }
 
-    fn share_of(&self, of: PageOf<'_>) -> Result<Option<i64>, DeliveryError> {
-        of.destination.map(|name| self.share_named(name)).transpose()
+    fn shares_of(&self, of: PageOf<'_>) -> Result<Shares, DeliveryError> {
+        let tenant = |name| self.ask(|db| number_of(db, name)).map(|number| number.unwrap_or(NOT_KNOWN));
+        Ok((of.destination.map(|name| self.share_named(name)).transpose()?, of.tenant.map(tenant).transpose()?))
     }
 
     /// The number of the destination with this name.
@@ -70,16 +73,18 @@ impl Snapshot {
     }
 }
 
-fn waiting(db: &Connection, of: PageOf<'_>, share: Option<i64>, after: Option<Position>) -> Result<Page<Position>> {
+fn waiting(db: &Connection, of: PageOf<'_>, shares: Shares, after: Option<Position>) -> Result<Page<Position>> {
     let mut start = after.unwrap_or((i64::MIN, 0));
     if let Some(from_ms) = of.due_from_ms.filter(|from_ms| *from_ms > start.0) {
         start = (from_ms, 0);
     }
     let before_ms = of.due_before_ms.unwrap_or(NEVER_MS);
     let more = of.limit as i64 + 1;
-    let is_filtered = of.key.is_some() || share.is_some();
+    let is_filtered = of.key.is_some() || shares != (None, None);
     let (looked_at, near) = if is_filtered { (of.looked_at as i64, -1) } else { (more, more) };
-    let (of_share, of_it) = (of_share(db, share)?, of_destination(db, "b.share", ":share")?);
+    let (of_share, of_it) = (of_shares(db, "share", shares)?, of_shares(db, "b.share", shares)?);
+    let is_of_it = format!("EXISTS (SELECT 1 FROM bodies b WHERE b.seq = some.seq AND {of_it})");
+    let of_near = if shares == (None, None) { "1" } else { &is_of_it };
     let some = "(due_ms, seq) > (:due_ms, :seq) AND due_ms < :before_ms ORDER BY due_ms, seq LIMIT :most";
     // Two keys may share a lane, so the keys are compared too.
     let has_key = "EXISTS (SELECT 1 FROM messages m WHERE m.seq = some.seq AND m.key = :key)";
@@ -90,29 +95,26 @@ fn waiting(db: &Connection, of: PageOf<'_>, share: Option<i64>, after: Option<Po
         ),
         format!(
             "SELECT due_ms, seq FROM (SELECT due_ms, seq FROM near_messages WHERE {some}) AS some \
-             WHERE (:key IS NULL OR {has_key}) AND (:share IS NULL OR \
-             EXISTS (SELECT 1 FROM bodies b WHERE b.seq = some.seq AND {of_it}))"
+             WHERE (:key IS NULL OR {has_key}) AND {of_near}"
         ),
     ];
     let position = |row: &Row<'_>| row.try_into();
     let (key, lane) = (of.key, lane_of(of.key));
     let values = named_params! {
         ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": looked_at, ":key": key, ":lane": lane,
-        ":limit": more, ":share": share
+        ":limit": more
     };
     let mut found: Vec<Position> = rows(db, &texts[0], values, position)?;
     let mut reached = None;
     if found.len() <= of.limit {
         let last = format!("SELECT due_ms, seq FROM waiting WHERE {of_share} AND {some} OFFSET :last");
         let values = named_params! {
-            ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": 1, ":last": looked_at - 1,
-            ":share": share
+            ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": 1, ":last": looked_at - 1
         };
         reached = rows(db, &last, values, position)?.pop();
     }
     let values = named_params! {
-        ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": near, ":key": key,
-        ":share": share
+        ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": near, ":key": key
     };
     found.extend(rows(db, &texts[1], values, position)?);
     found.retain(|position| reached.is_none_or(|reached| *position <= reached));
@@ -130,33 +132,29 @@ fn waiting(db: &Connection, of: PageOf<'_>, share: Option<i64>, after: Option<Po
     Ok((seen, reached))
 }
 
-/// Rows of `waiting`, by the index of their destinations if one is wanted.
-fn of_share(db: &Connection, share: Option<i64>) -> rusqlite::Result<String> {
-    if share.is_some() { of_destination(db, "share", ":share") } else { Ok(":share IS NULL".to_owned()) }
-}
-
-fn recurring(db: &Connection, of: PageOf<'_>, share: Option<i64>, after_seq: i64) -> Result<Page<i64>> {
-    let of_share = of_share(db, share)?;
+fn recurring(db: &Connection, of: PageOf<'_>, shares: Shares, after_seq: i64) -> Result<Page<i64>> {
+    let of_share = of_shares(db, "share", shares)?;
     let some = format!(
         "SELECT seq FROM waiting WHERE {of_share} AND due_ms = :never_ms AND seq > :after ORDER BY seq LIMIT :most"
     );
     let query = format!(
-        "SELECT m.seq, m.key, m.id, next.due_ms, b.recurrence, d.name FROM ({some}) AS some \
+        "SELECT m.seq, m.key, m.id, next.due_ms, b.recurrence, d.name, t.name FROM ({some}) AS some \
          JOIN messages m ON m.seq = some.seq JOIN bodies b ON b.seq = some.seq \
          JOIN occurrences o ON o.of_seq = some.seq JOIN messages next ON next.seq = o.seq \
          LEFT JOIN destinations d ON d.share = iif(b.share >> 32, (b.share >> 32) - 1, b.share) \
-         WHERE (:key IS NULL OR m.key = :key) AND next.due_ms >= :from_ms AND next.due_ms < :before_ms \
+         LEFT JOIN tenants t ON t.tenant = b.share & 4294967295 AND b.share >> 32 WHERE (:key IS NULL OR m.key = :key) AND next.due_ms >= :from_ms AND next.due_ms < :before_ms \
          ORDER BY some.seq LIMIT :limit"
     );
     let values = named_params! {
         ":never_ms": NEVER_MS, ":after": after_seq, ":most": of.looked_at as i64, ":key": of.key,
         ":from_ms": of.due_from_ms.unwrap_or(i64::MIN), ":before_ms": of.due_before_ms.unwrap_or(i64::MAX),
-        ":limit": of.limit as i64 + 1, ":share": share
+        ":limit": of.limit as i64 + 1
     };
     let rule = |row: &Row<'_>| {
         let (seq, due_ms, rule) = (row.get(0)?, row.get(3)?, optional_text(row, 4)?);
-        let destination = optional_text(row, 5)?;
-        Ok(Seen { seq, key: optional_text(row, 1)?, id: text(row, 2)?, due_ms, rule, destination, ..Seen::default() })
+        let (key, id, destination, tenant) =
+            (optional_text(row, 1)?, text(row, 2)?, optional_text(row, 5)?, optional_text(row, 6)?);
+        Ok(Seen { seq, key, id, due_ms, rule, destination, tenant, ..Seen::default() })
     };
     let (found, is_cut) = page_of(db.prepare_cached(&query)?.query_map(values, rule)?, of.limit, Seen::name_bytes)?;
     if is_cut {
@@ -164,7 +162,8 @@ fn recurring(db: &Connection, of: PageOf<'_>, share: Option<i64>, after_seq: i64
         return Ok((found, next));
     }
     let last = format!("{some} OFFSET :last");
-    let values = named_params! { ":never_ms": NEVER_MS, ":after": after_seq, ":most": 1, ":last": of.looked_at as i64 - 1, ":share": share };
+    let values =
+        named_params! { ":never_ms": NEVER_MS, ":after": after_seq, ":most": 1, ":last": of.looked_at as i64 - 1 };
     let reached = rows(db, &last, values, |row| row.get(0))?.pop();
     Ok((found, reached))
 }
@@ -174,15 +173,16 @@ fn all_ended(db: &Connection, outcome: Outcome, of: PageOf<'_>, before_n: i64) -
     let query = format!(
         "SELECT {ENDED}, n FROM (SELECT * {some}) AS l JOIN messages m ON m.seq = l.seq \
          WHERE l.outcome IN (:outcome, :other) AND (:key IS NULL OR key = :key) \
-         AND due_ms >= :from_ms AND due_ms < :before_ms AND (:destination IS NULL OR EXISTS ( \
-             SELECT 1 FROM dead_letters d WHERE d.source = 'delivery' AND d.line = l.seq AND d.destination = :destination \
+         AND due_ms >= :from_ms AND due_ms < :before_ms AND (:destination IS NULL AND :tenant IS NULL OR EXISTS ( \
+             SELECT 1 FROM dead_letters d WHERE d.source = 'delivery' AND d.line = l.seq \
+             AND (:destination IS NULL OR d.destination = :destination) AND (:tenant IS NULL OR d.tenant = :tenant) \
          )) ORDER BY n DESC LIMIT :limit"
     );
     let other = if outcome == Outcome::Cancelled { Outcome::Withdrawn } else { outcome };
     let values = named_params! {
         ":before_n": before_n, ":most": of.looked_at as i64, ":outcome": outcome, ":other": other, ":key": of.key,
         ":from_ms": of.due_from_ms.unwrap_or(i64::MIN), ":before_ms": of.due_before_ms.unwrap_or(i64::MAX),
-        ":limit": of.limit as i64 + 1, ":destination": of.destination
+        ":limit": of.limit as i64 + 1, ":destination": of.destination, ":tenant": of.tenant
     };
     let both = |row: &Row<'_>| Ok((ended(row)?, row.get(9)?));
     let (found, is_cut): (Vec<(Seen, i64)>, _) =

@@ -121,22 +121,27 @@ pub struct Kept {
     pub letter: Letter,
     /// The destination that the message named.
     pub destination: Option<String>,
+    /// The tenant that the message named.
+    pub tenant: Option<String>,
 }
 
 impl Snapshot {
-    /// Dead letters with numbers before this one, the last one first, with this many bytes of their records. `destination`:
-    /// only those of messages that named it.
+    /// Dead letters with numbers before this one, the last one first, with this many bytes of their records. `destination`,
+    /// `tenant`: only those of messages that named it.
     pub fn letters(
         &self,
         before_n: i64,
         destination: Option<&str>,
+        tenant: Option<&str>,
         limit: usize,
         bytes: usize,
     ) -> Result<Vec<Kept>, DeliveryError> {
-        let of_it = if destination.is_some() { "destination = ?" } else { "? IS NULL" };
+        let of_it =
+            |name, given: Option<&str>| if given.is_some() { format!("{name} = ?") } else { "? IS NULL".to_owned() };
+        let (of_it, of_tenant) = (of_it("destination", destination), of_it("tenant", tenant));
         let query = format!(
-            "SELECT n, at_ms, source, line, reason, allowed, substr(CAST(record AS BLOB), 1, ?), destination \
-             FROM dead_letters WHERE {of_it} AND n < ? ORDER BY n DESC LIMIT ?"
+            "SELECT n, at_ms, source, line, reason, allowed, substr(CAST(record AS BLOB), 1, ?), destination, tenant \
+             FROM dead_letters WHERE {of_it} AND {of_tenant} AND n < ? ORDER BY n DESC LIMIT ?"
         );
         let kept = |row: &Row<'_>| {
             let letter = Letter {
@@ -146,10 +151,11 @@ impl Snapshot {
                 allowed: text(row, 5)?,
                 record: row.get::<_, Option<_>>(6)?.unwrap_or_default(), // SQLite has no part of an empty record
             };
-            Ok(Kept { n: row.get(0)?, at_ms: row.get(1)?, letter, destination: optional_text(row, 7)? })
+            let (destination, tenant) = (optional_text(row, 7)?, optional_text(row, 8)?);
+            Ok(Kept { n: row.get(0)?, at_ms: row.get(1)?, letter, destination, tenant })
         };
-        let found: Vec<Kept> =
-            self.ask(|db| rows(db, &query, params![bytes as i64, destination, before_n, limit as i64], kept))?;
+        let values = params![bytes as i64, destination, tenant, before_n, limit as i64];
+        let found: Vec<Kept> = self.ask(|db| rows(db, &query, values, kept))?;
         if let (Some(name), true) = (destination, found.is_empty()) {
             self.share_named(name)?; // of one that was removed there may be letters
         }
@@ -188,7 +194,7 @@ impl Snapshot {
     /// kept.
     pub fn actions(&self, id: Option<&str>) -> Result<Vec<ActionSeen>, DeliveryError> {
         let query = "SELECT id, kind, key, key_prefix, due_from_ms, due_before_ms, began_ms, ended_ms, changed, too_late, \
-                     destination FROM actions WHERE ?1 IS NULL OR id = ?1 ORDER BY n DESC";
+                     destination, tenant FROM actions WHERE ?1 IS NULL OR id = ?1 ORDER BY n DESC";
         let action = |row: &Row<'_>| {
             Ok(ActionSeen {
                 id: text(row, 0)?,
@@ -199,6 +205,7 @@ impl Snapshot {
                     due_from_ms: row.get(4)?,
                     due_before_ms: row.get(5)?,
                     destination: optional_text(row, 10)?,
+                    tenant: optional_text(row, 11)?,
                 },
                 began_ms: row.get(6)?,
                 ended_ms: row.get(7)?,

@@ -36,9 +36,10 @@ pub(in crate::store) fn load_letters(db: &Connection) -> Result<Letters> {
 impl Store {
     /// Keeps dead letters. They are written out after the commit.
     pub(crate) fn put_letters(&mut self, letters: &[Letter], at_ms: i64) -> Result<()> {
-        let text = "INSERT INTO dead_letters (n, at_ms, source, line, reason, allowed, record, destination) \
+        let text = "INSERT INTO dead_letters (n, at_ms, source, line, reason, allowed, record, destination, tenant) \
                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, (SELECT name FROM bodies b JOIN destinations d ON d.share = iif(b.share >> 32, (b.share >> 32) - 1, b.share) \
-                        WHERE ?3 = 'delivery' AND b.seq = ?4))";
+                        WHERE ?3 = 'delivery' AND b.seq = ?4), (SELECT name FROM bodies b JOIN tenants t ON t.tenant = b.share & 4294967295 \
+                        WHERE ?3 = 'delivery' AND b.seq = ?4 AND b.share >> 32))";
         for letter in letters {
             self.letters.last += 1;
             self.letters.bytes += letter.record.len() as u64;

@@ -6,15 +6,14 @@
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use crate::message::Body;
 use crate::message::incoming::lane_in;
 use crate::message::recurrence::NEVER_MS;
 use crate::store::sql::{Result, cached, execute, rows};
-use crate::store::tables::tenants::of_destination;
+use crate::store::tables::tenants::{NOT_KNOWN, number_of, of_shares};
 use crate::store::{Position, Store};
 
 const KEPT: i64 = 10_000;
-/// No destination has this number.
-const NO_SHARE: i64 = -1;
 
 /// What an action does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,13 +66,15 @@ pub struct Filter {
     pub due_before_ms: Option<i64>,
     /// The messages name this destination.
     pub destination: Option<String>,
+    /// The messages name this tenant.
+    pub tenant: Option<String>,
 }
 
 impl Filter {
     /// The bytes of the filter's texts.
     pub(crate) fn size(&self) -> usize {
-        let Self { key, key_prefix, destination, .. } = self;
-        [key, key_prefix, destination].into_iter().flatten().map(String::len).sum()
+        let Self { key, key_prefix, destination, tenant, .. } = self;
+        [key, key_prefix, destination, tenant].into_iter().flatten().map(String::len).sum()
     }
 
     /// Whether the filter has a condition on the key.
@@ -93,9 +94,11 @@ impl Filter {
             && self.key_prefix.as_deref().is_none_or(has_prefix)
     }
 
-    /// Whether a message that names this destination may pass.
-    pub(crate) fn takes_destination(&self, destination: Option<&str>) -> bool {
-        self.destination.is_none() || self.destination.as_deref() == destination
+    /// Whether a message with this key, destination and tenant may pass.
+    pub(crate) fn takes_body(&self, body: Option<&Body>) -> bool {
+        self.takes_key(body.and_then(Body::key))
+            && self.destination.as_deref().is_none_or(|name| body.and_then(Body::destination) == Some(name))
+            && self.tenant.as_deref().is_none_or(|name| body.and_then(Body::tenant) == Some(name))
     }
 
     /// Whether a message with this due time may pass.
@@ -125,22 +128,24 @@ impl Store {
     /// action with this id is the same.
     pub(crate) fn put_action(&mut self, action: &Action, now_ms: i64) -> Result<Option<bool>> {
         let Action { id, kind, filter, through, at, .. } = action;
-        let text = "SELECT kind, key, key_prefix, due_from_ms, due_before_ms, destination FROM actions WHERE id = ?";
+        let text =
+            "SELECT kind, key, key_prefix, due_from_ms, due_before_ms, destination, tenant FROM actions WHERE id = ?";
         let known = |row: &Row<'_>| {
             let (key, key_prefix) = (row.get(1)?, row.get(2)?);
             let (due_from_ms, due_before_ms) = (row.get(3)?, row.get(4)?);
-            let destination = row.get(5)?;
-            Ok((row.get::<_, Kind>(0)?, Filter { key, key_prefix, due_from_ms, due_before_ms, destination }))
+            let (destination, tenant) = (row.get(5)?, row.get(6)?);
+            Ok((row.get::<_, Kind>(0)?, Filter { key, key_prefix, due_from_ms, due_before_ms, destination, tenant }))
         };
         if let Some((of_kind, of)) = cached(&self.db, text)?.query_row([id], known).optional()? {
             return Ok(Some(of_kind == *kind && of == *filter));
         }
         let text = "INSERT INTO actions (id, kind, key, key_prefix, due_from_ms, due_before_ms, through, began_ms, \
-                    at_ms, at_seq, changed, too_late, destination) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?)";
-        let Filter { key, key_prefix, due_from_ms, due_before_ms, destination } = filter;
-        let values =
-            params![id, kind, key, key_prefix, due_from_ms, due_before_ms, through, now_ms, at.0, at.1, destination];
-        execute(&self.db, text, values)?;
+                    at_ms, at_seq, changed, too_late, destination, tenant) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?)";
+        let Filter { key, key_prefix, due_from_ms, due_before_ms, destination, tenant } = filter;
+        let (of, at) =
+            (params![id, kind, key, key_prefix, due_from_ms, due_before_ms], params![through, now_ms, at.0, at.1]);
+        let values = [of, at, params![destination, tenant]].concat();
+        execute(&self.db, text, values.as_slice())?;
         let ended = "DELETE FROM actions WHERE ended_ms IS NOT NULL AND n <= \
                      (SELECT n FROM actions WHERE ended_ms IS NOT NULL ORDER BY n DESC LIMIT 1 OFFSET ?)";
         execute(&self.db, ended, [KEPT])?;
@@ -164,17 +169,19 @@ impl Store {
         (look, most): (usize, usize),
     ) -> Result<(Vec<Position>, Option<Position>)> {
         let destination = action.filter.destination.as_ref();
-        let share = destination.map(|name| self.destination(name).map_or(NO_SHARE, |it| it.share));
-        let of_share = if share.is_some() { of_destination(&self.db, "share", "?1")? } else { "?1 IS NULL".to_owned() };
+        let destination = destination.map(|name| self.destination(name).map_or(NOT_KNOWN, |it| it.share));
+        let number = |name| Ok::<_, rusqlite::Error>(number_of(&self.db, name)?.unwrap_or(NOT_KNOWN));
+        let tenant = action.filter.tenant.as_deref().map(number).transpose()?;
+        let of_shares = of_shares(&self.db, "share", (destination, tenant))?;
         let text = format!(
             "SELECT due_ms, seq, lane, ifnull(share, 0) FROM waiting \
-             WHERE {of_share} AND (due_ms, seq) > (?, ?) AND due_ms < ? ORDER BY due_ms, seq LIMIT ?"
+             WHERE {of_shares} AND (due_ms, seq) > (?, ?) AND due_ms < ? ORDER BY due_ms, seq LIMIT ?"
         );
         let mut select = cached(&self.db, &text)?;
         // A recurring message is never due, so a filter by due times does not match it.
         let last_ms = if action.filter.due_from_ms.is_some() { NEVER_MS } else { i64::MAX };
         let before_ms = action.filter.due_before_ms.unwrap_or(last_ms);
-        let mut waiting = select.query(params![share, action.at.0, action.at.1, before_ms, look as i64])?;
+        let mut waiting = select.query(params![action.at.0, action.at.1, before_ms, look as i64])?;
         let (mut found, mut count, mut last) = (Vec::new(), 0, action.at);
         while found.len() < most
             && let Some(row) = waiting.next()?
@@ -201,7 +208,7 @@ impl Store {
     /// Actions that have not ended, in order.
     pub(crate) fn running_actions(&self) -> Result<Vec<Action>> {
         let text = "SELECT id, kind, key, key_prefix, due_from_ms, due_before_ms, through, at_ms, at_seq, changed, too_late, \
-                destination FROM actions WHERE ended_ms IS NULL ORDER BY n";
+                destination, tenant FROM actions WHERE ended_ms IS NULL ORDER BY n";
         let action = |row: &Row<'_>| {
             Ok(Action {
                 id: row.get(0)?,
@@ -212,6 +219,7 @@ impl Store {
                     due_from_ms: row.get(4)?,
                     due_before_ms: row.get(5)?,
                     destination: row.get(11)?,
+                    tenant: row.get(12)?,
                 },
                 through: row.get(6)?,
                 at: (row.get(7)?, row.get(8)?),

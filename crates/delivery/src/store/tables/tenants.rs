@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension};
 use rustc_hash::FxHashMap;
 
+use crate::message::shares::{share_of, tenants_at};
 use crate::store::Store;
 use crate::store::sql::{Result, cached};
 
@@ -31,8 +32,7 @@ impl Store {
         if let Some(number) = self.tenants.numbers.get(name) {
             return Ok(*number);
         }
-        let find = "SELECT tenant FROM tenants WHERE name = ?";
-        let number = match cached(&self.db, find)?.query_row([name], |row| row.get(0)).optional()? {
+        let number = match number_of(&self.db, name)? {
             Some(number) => number,
             None => cached(&self.db, "INSERT INTO tenants (name) VALUES (?) RETURNING tenant")?
                 .query_row([name], |row| row.get(0))?,
@@ -55,14 +55,34 @@ fn are_any(db: &Connection) -> rusqlite::Result<bool> {
     db.prepare_cached("SELECT 1 FROM tenants WHERE tenant > 0")?.exists([])
 }
 
-/// The condition for rows of a destination, with those of its tenants. `param`: the parameter with its number. Once there
-/// are tenants, the rows are sorted: O(messages of the destination).
-pub(in crate::store) fn of_destination(db: &Connection, column: &str, param: &str) -> rusqlite::Result<String> {
-    Ok(if are_any(db)? {
-        format!("({column} = {param} OR {column} BETWEEN ({param} + 1) << 32 AND (({param} + 2) << 32) - 1)")
-    } else {
-        format!("{column} = {param}")
+/// The numbers of a destination and of a tenant. `None`: any. [`NOT_KNOWN`]: the name has no number, so no message has it.
+pub(in crate::store) type Shares = (Option<i64>, Option<i64>);
+
+pub(in crate::store) const NOT_KNOWN: i64 = -1;
+
+/// The condition for rows of these shares. Once there are tenants, the rows of a destination, or of a tenant, are sorted:
+/// O(messages of it). For a tenant alone, the index is also asked once for each destination.
+pub(in crate::store) fn of_shares(db: &Connection, column: &str, shares: Shares) -> rusqlite::Result<String> {
+    Ok(match shares {
+        (None, None) => "1".to_owned(),
+        (Some(NOT_KNOWN), _) | (_, Some(NOT_KNOWN)) => "0".to_owned(),
+        (Some(destination), Some(tenant)) => format!("{column} = {}", share_of(destination, tenant)),
+        (Some(destination), None) if are_any(db)? => {
+            let (first, last) = tenants_at(destination);
+            format!("({column} = {destination} OR {column} BETWEEN {first} AND {last})")
+        }
+        (Some(destination), None) => format!("{column} = {destination}"),
+        (None, Some(tenant)) => {
+            let own = share_of(0, tenant);
+            format!("{column} IN (SELECT {own} UNION ALL SELECT (share + 1) << 32 | {tenant} FROM destinations)")
+        }
     })
+}
+
+/// The number of the tenant with this name, if a message has named it.
+pub(in crate::store) fn number_of(db: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
+    let find = "SELECT tenant FROM tenants WHERE name = ?";
+    db.prepare_cached(find)?.query_row([name], |row| row.get(0)).optional()
 }
 
 /// The name of the tenant with this number.

@@ -2,16 +2,24 @@
 
 use std::fs;
 
-use super::making::{Shelf, commit, done, held, incoming, incoming_with};
+use super::making::{Shelf, TINY, commit, done, held, incoming, incoming_with};
 use crate::base::open_stores::{FileId, Opened, alone};
 use crate::store::file::locked_file::beside;
 use crate::store::look::analysis::Late;
 use crate::store::look::messages::PageOf;
 use crate::store::look::snapshot::Snapshot;
+use crate::store::tables::tenants::{NOT_KNOWN, of_shares};
 use crate::store::{Attempts, Done, Letter, Limits, Outcome, Store, WaitingRow};
 
-const ALL: PageOf<'_> =
-    PageOf { key: None, destination: None, due_from_ms: None, due_before_ms: None, limit: 100, looked_at: 100 };
+const ALL: PageOf<'_> = PageOf {
+    key: None,
+    destination: None,
+    tenant: None,
+    due_from_ms: None,
+    due_before_ms: None,
+    limit: 100,
+    looked_at: 100,
+};
 
 /// A store with messages 1 to `count`, due at these numbers, of the keys `a` and `b` in turn. Those up to `held_until` have a
 /// row in `waiting`.
@@ -141,7 +149,7 @@ fn a_dead_message_that_came_again_is_neither_counted_nor_listed_as_dead__d14_d16
     let dead: Vec<_> = dead.iter().map(|it| (it.seq, it.last_error.as_deref())).collect();
     assert_eq!(dead, [(3, None), (2, Some("why"))], "the store has forgotten the letter of the third");
     assert_eq!(snapshot.unwritten_letters().unwrap(), 1);
-    let [kept] = &snapshot.letters(i64::MAX, None, 5, 1).unwrap()[..] else { panic!("there is one") };
+    let [kept] = &snapshot.letters(i64::MAX, None, None, 5, 1).unwrap()[..] else { panic!("there is one") };
     assert_eq!((kept.n, kept.letter.line, &kept.letter.record[..]), (1, 2, &b"{"[..]));
 }
 
@@ -200,4 +208,17 @@ fn bytes_that_are_not_utf_8_are_shown_and_nothing_is_written__d5() {
     assert_eq!(snapshot.waiting(ALL, None).unwrap().0[0].id, "a\u{fffd}");
     let error = snapshot.ask(|db| db.execute("DELETE FROM messages", [])).unwrap_err();
     assert!(error.to_string().contains("readonly"), "{error}");
+}
+
+#[test]
+fn the_index_finds_what_waits_of_a_tenant_at_all_destinations_and_at_one__d8_d24() {
+    let shelf = Shelf::new(TINY);
+    let store = shelf.open();
+    for shares in [(None, Some(1)), (Some(1), Some(1)), (Some(1), None)] {
+        let of_it = of_shares(&store.db, "share", shares).unwrap();
+        let query = format!("EXPLAIN QUERY PLAN SELECT seq FROM waiting WHERE {of_it} ORDER BY due_ms, seq LIMIT 9");
+        let plan: String = store.db.query_row(&query, [], |row| row.get(3)).unwrap();
+        assert!(plan.starts_with("SEARCH waiting USING") && plan.contains("INDEX waiting_by_share"), "{plan}");
+    }
+    assert_eq!(of_shares(&store.db, "share", (Some(NOT_KNOWN), Some(1))).unwrap(), "0");
 }

@@ -20,12 +20,12 @@ use tickwheel_delivery::internal::{ActionSeen, Kept, Outcome, PageOf, Seen, Snap
 
 type Position = (i64, i64);
 type Page<'py, T> = (Vec<Bound<'py, PyDict>>, Option<T>);
-type LetterRow = (i64, i64, String, i64, String, String, Vec<u8>, Option<String>);
+type LetterRow = (i64, i64, String, i64, String, String, Vec<u8>, Option<String>, Option<String>);
 /// Number, key, id, due time, outcome, its time, lateness, attempts, and whether it may have arrived.
 type Row = (i64, Option<String>, String, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<u32>, bool);
 
-/// A key, a destination, the due times from and before which, and the most messages of a page.
-type Asked = (Option<String>, Option<String>, Option<i64>, Option<i64>, usize);
+/// A key, a destination, a tenant, the due times from and before which, and the most messages of a page.
+type Asked = (Option<String>, Option<String>, Option<String>, Option<i64>, Option<i64>, usize);
 
 /// A store as it is now, for as long as the block runs. It may be in use, and is left as it was. Bytes that are
 /// not UTF-8 come as U+FFFD.
@@ -150,12 +150,13 @@ impl StoreSnapshot {
         py: Python<'_>,
         before_n: i64,
         destination: Option<&str>,
+        tenant: Option<&str>,
         limit: usize,
         bytes: usize,
     ) -> PyResult<Vec<LetterRow>> {
-        let found = self.ask(py, |snapshot| snapshot.letters(before_n, destination, limit, bytes))?;
-        let row = |Kept { n, at_ms, letter: it, destination }| {
-            (n, at_ms, it.source, it.line, it.reason, it.allowed, it.record, destination)
+        let found = self.ask(py, |snapshot| snapshot.letters(before_n, destination, tenant, limit, bytes))?;
+        let row = |Kept { n, at_ms, letter: it, destination, tenant }| {
+            (n, at_ms, it.source, it.line, it.reason, it.allowed, it.record, destination, tenant)
         };
         Ok(found.into_iter().map(row).collect())
     }
@@ -171,7 +172,8 @@ impl StoreSnapshot {
         let action = |it: ActionSeen| {
             let action = fields!(py, it, id began_ms ended_ms changed too_late);
             action.set_item("kind", it.kind.name())?;
-            action.update(fields!(py, it.filter, key key_prefix due_from_ms due_before_ms destination).as_mapping())?;
+            let filter = fields!(py, it.filter, key key_prefix due_from_ms due_before_ms destination tenant);
+            action.update(filter.as_mapping())?;
             Ok(action)
         };
         found.into_iter().map(action).collect()
@@ -301,9 +303,10 @@ fn closed() -> DeliveryError {
     DeliveryError::Usage("this snapshot is closed: ask it inside its with block".to_owned())
 }
 
-fn page_of((key, destination, due_from_ms, due_before_ms, limit): &Asked, looked_at: usize) -> PageOf<'_> {
+fn page_of((key, destination, tenant, due_from_ms, due_before_ms, limit): &Asked, looked_at: usize) -> PageOf<'_> {
     let (due_from_ms, due_before_ms, limit) = (*due_from_ms, *due_before_ms, *limit);
-    PageOf { key: key.as_deref(), destination: destination.as_deref(), due_from_ms, due_before_ms, limit, looked_at }
+    let (key, destination, tenant) = (key.as_deref(), destination.as_deref(), tenant.as_deref());
+    PageOf { key, destination, tenant, due_from_ms, due_before_ms, limit, looked_at }
 }
 
 fn page<T>(py: Python<'_>, (found, next): (Vec<Seen>, Option<T>)) -> PyResult<Page<'_, T>> {
@@ -315,7 +318,7 @@ fn seen(py: Python<'_>, it: Seen) -> PyResult<Bound<'_, PyDict>> {
         py,
         it,
         key id due_ms ended_ms lateness_us attempts last_error next_try_ms may_have_arrived: "redelivered" rule
-        destination
+        destination tenant
     );
     seen.set_item("outcome", it.outcome.map(|outcome| outcome as i64))?;
     Ok(seen)

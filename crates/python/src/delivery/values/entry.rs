@@ -1,7 +1,9 @@
 //! Something to submit: a record, a message of a program, or another request.
 
+use std::collections::BTreeMap;
+
 use tickwheel_delivery::BadRecord;
-use tickwheel_delivery::internal::{Item, Origin, Parsed};
+use tickwheel_delivery::internal::{Body, Item, Origin, Parsed};
 
 #[derive(Clone)]
 pub(crate) enum Entry {
@@ -10,6 +12,9 @@ pub(crate) enum Entry {
     /// A message that takes the place of the message with its name, or another request.
     Other(Item),
 }
+
+/// The `destinations` and the `tenants` that a token is limited to, as far as it is.
+pub(crate) type Limits = BTreeMap<String, Vec<String>>;
 
 /// Id and key of a record, and its due time, if it has one.
 pub(crate) type Named<'a> = (&'a str, Option<&'a str>, Option<i64>);
@@ -85,22 +90,22 @@ impl Entry {
         }
     }
 
-    /// Anything but a new message for one of these destinations becomes a bad record. One that recurs is refused too: it could
-    /// take the place of another one's.
-    pub(crate) fn limited_to(self, names: &[String]) -> Self {
-        let is_one = |name: &str| names.iter().any(|it| it == name);
+    /// Anything but a new message within these limits becomes a bad record. One that recurs is refused too: it could take the
+    /// place of another one's.
+    pub(crate) fn limited_to(self, limits: &Limits) -> Self {
+        let is_within = |body: &Body| {
+            let name_of = |kind: &str| if kind == "tenants" { body.tenant() } else { body.destination() };
+            limits.iter().all(|(kind, names)| name_of(kind).is_some_and(|name| names.iter().any(|it| it == name)))
+        };
         match &self {
             Self::Read(Parsed::Bad(..)) => return self,
-            Self::Read(Parsed::Message(put))
-                if put.message.body.destination().is_some_and(is_one) && !put.message.recurs() =>
-            {
-                return self;
-            }
+            Self::Read(Parsed::Message(put)) if is_within(&put.message.body) && !put.message.recurs() => return self,
             _ => {}
         }
-        let reason =
-            "this token is limited to destinations, and the record is no new message for one of them".to_owned();
-        let allowed = format!("messages that do not recur or replace, and name one of {}", names.join(", "));
+        let kinds = limits.keys().map(String::as_str).collect::<Vec<_>>().join(" and ");
+        let reason = format!("this token is limited to {kinds}, and the record is no new message for one of them");
+        let names = limits.values().map(|names| names.join(", ")).collect::<Vec<_>>().join(", and one of ");
+        let allowed = format!("messages that do not recur or replace, and name one of {names}");
         let origin = self.origin().cloned().unwrap_or(Origin { source: "".into(), line: 0, record: None });
         Self::Read(Parsed::Bad(BadRecord { reason, allowed }, origin))
     }

@@ -93,6 +93,7 @@ fn act_of(act: &Bound<'_, PyAny>) -> PyResult<Item> {
         due_from_ms: act.getattr(intern!(py, "due_from_ms"))?.extract()?,
         due_before_ms: act.getattr(intern!(py, "due_before_ms"))?.extract()?,
         destination: act.getattr(intern!(py, "destination"))?.extract()?,
+        tenant: act.getattr(intern!(py, "tenant"))?.extract()?,
     };
     Ok(Item::Act { id: act.getattr(intern!(py, "id"))?.extract()?, kind, filter })
 }

@@ -16,8 +16,9 @@ pub(crate) fn message_to_python<'py>(py: Python<'py>, it: &Message) -> PyResult<
     let payload = payload_of(py, body)?;
     // A recurring message has the due time of its first occurrence.
     let due_ms = body.recurrence().and_then(|it| it.first_ms().ok()).unwrap_or(it.due_ms);
-    let rest = (it.delay_ms, expires_ms, body.traceparent(), body.destination());
-    message_class(py)?.call1((body.id(), body.key(), due_ms, payload, rest.0, rest.1, rest.2, rest.3))
+    let (traceparent, destination, tenant) = (body.traceparent(), body.destination(), body.tenant());
+    let given = (body.id(), body.key(), due_ms, payload, it.delay_ms, expires_ms, traceparent, destination, tenant);
+    message_class(py)?.call1(given)
 }
 
 /// The class `Message` of Python.
@@ -124,9 +125,11 @@ pub(crate) fn message_of(message: &Bound<'_, PyAny>) -> PyResult<Message> {
     let (payload, is_json) = payload_given(&if payload.is_none() { PyDict::new(py).into_any() } else { payload })?;
     let delay_ms = part_of(message, intern!(py, "delay_ms"), "a number of milliseconds, or None")?;
     let expires_ms = part_of(message, intern!(py, "expires_ms"), "epoch milliseconds, or None")?;
-    let traceparent = part_of::<Option<String>>(message, intern!(py, "traceparent"), "text, or None")?.map(Into::into);
-    let destination = part_of::<Option<String>>(message, intern!(py, "destination"), "text, or None")?.map(Into::into);
-    let extras = Extras { expires_ms, traceparent, destination, ..Extras::default() };
+    let text_of = |name| part_of::<Option<String>>(message, name, "text, or None");
+    let traceparent = text_of(intern!(py, "traceparent"))?.map(Into::into);
+    let destination = text_of(intern!(py, "destination"))?.map(Into::into);
+    let tenant = text_of(intern!(py, "tenant"))?.map(Into::into);
+    let extras = Extras { expires_ms, traceparent, destination, tenant, ..Extras::default() };
     let body = Body::new(key, id, payload.as_bytes(), is_json).with_extras(extras);
     Ok(Message::from_parts(body, due_ms, delay_ms))
 }

@@ -14,7 +14,7 @@ use tickwheel_delivery::internal::{
 };
 
 /// The arguments of `put`, which are the fields of a message that is given as a dict.
-const FIELDS: [&str; 15] = [
+const FIELDS: [&str; 16] = [
     "id",
     "due",
     "delay_ms",
@@ -23,6 +23,7 @@ const FIELDS: [&str; 15] = [
     "expires",
     "traceparent",
     "destination",
+    "tenant",
     "every",
     "cron",
     "tz",
@@ -34,7 +35,7 @@ const FIELDS: [&str; 15] = [
 /// The places of a tuple's values among them.
 const OF_TUPLE: [usize; 4] = [0, 1, 3, 4];
 /// From here on they are no fields of a record.
-const REPLACE: usize = 12;
+const REPLACE: usize = 13;
 
 /// The fields in the order of `FIELDS`. What is not given is `None`, or `False`.
 type Given<'py> = [Bound<'py, PyAny>; FIELDS.len()];
@@ -50,7 +51,7 @@ pub(crate) fn put_of(value: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<E
         return Ok(Entry::Read(Parsed::Message(Incoming::of(message))));
     }
     let given = given_in(value)?;
-    let [id, due, delay_ms, payload, key, expires, traceparent, destination, rest @ ..] = &given;
+    let [id, due, delay_ms, payload, key, expires, traceparent, destination, tenant, rest @ ..] = &given;
     let [every, cron, tz, missed, replace, debounce_ms, latest] = rest;
     let is_given = |it: &Bound<'_, PyAny>| !it.is_none();
     if (is_given(every) || is_given(cron)) && (is_given(debounce_ms) || is_given(latest)) {
@@ -86,6 +87,7 @@ pub(crate) fn put_of(value: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<E
         expires: value_of(expires, "expires")?,
         traceparent: value_of(traceparent, "traceparent")?,
         destination: value_of(destination, "destination")?,
+        tenant: value_of(tenant, "tenant")?,
         every: value_of(every, "every")?,
         cron: value_of(cron, "cron")?,
         payload: Some(Payload { bytes: one_line.map_or(bytes.into(), Into::into), is_json }),

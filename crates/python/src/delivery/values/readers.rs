@@ -10,17 +10,17 @@ use crate::delivery::values::records::Records;
 use tickwheel::internal::sync::PlainMutex;
 use tickwheel_delivery::internal::{Block, Columns, Csv, Ndjson, Parsed, Schema};
 
-/// Names of id, key, due, payload and destination, `None` for the usual one; and the zone of times without an offset.
+/// Names of id, key, due, payload, destination and tenant, `None` for the usual one; and the zone of times without an offset.
 pub(super) type Names =
-    (Option<String>, Option<String>, Option<String>, Option<String>, Option<String>, Option<String>);
+    (Option<String>, Option<String>, Option<String>, Option<String>, Option<String>, Option<String>, Option<String>);
 
 /// Errors: `BadRecord` if there is no such zone.
 pub(super) fn schema_of(
     py: Python<'_>,
-    (id, key, due, payload, destination, zone): Names,
+    (id, key, due, payload, destination, tenant, zone): Names,
     max_payload: usize,
 ) -> PyResult<Schema> {
-    let columns = Columns { destination, ..Columns::named(id, key, due, payload) };
+    let columns = Columns { destination, tenant, ..Columns::named(id, key, due, payload) };
     let schema = Schema::new(columns, max_payload);
     match zone {
         Some(zone) => schema.in_zone(&zone).map_err(|bad| bad_record(py, &bad)),

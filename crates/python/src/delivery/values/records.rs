@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::delivery::calls::failures::{bad_record, quoted, wrong_usage};
-use crate::delivery::values::entry::Entry;
+use crate::delivery::values::entry::{Entry, Limits};
 use crate::delivery::values::items::entry_of;
 use crate::delivery::values::message::message_to_python;
 use crate::delivery::values::operations::answer_to_python;
@@ -32,8 +32,8 @@ pub(crate) struct Options {
     replace: bool,
     /// How long after the first call of a series a message that replaces is due at the latest.
     at_latest_ms: Option<i64>,
-    /// New messages for these destinations are taken, and nothing else (D12).
-    destinations: Option<Vec<String>>,
+    /// New messages for these `destinations` or `tenants` are taken, and nothing else (D12).
+    limits: Option<Limits>,
     /// The `traceparent` for messages without one. Another text is ignored, as W3C Trace Context asks.
     trace: Option<String>,
     max_payload: usize,
@@ -55,7 +55,7 @@ impl Options {
             format: option(given, "format", "items".to_owned())?,
             replace: option(given, "replace", false)?,
             at_latest_ms: option(given, "at_latest_ms", None)?,
-            destinations: option(given, "destinations", None)?,
+            limits: option(given, "limits", None)?,
             trace: trace.filter(|trace| check_traceparent(trace).is_ok()),
             max_payload: option(given, "max_payload", MAX_PAYLOAD)?,
             most_bad: option(given, "most_bad", usize::MAX)?,
@@ -64,7 +64,7 @@ impl Options {
 
     fn applied(&self, entry: Entry) -> Entry {
         let entry = if self.replace { entry.replacing(self.at_latest_ms) } else { entry };
-        let entry = if let Some(names) = &self.destinations { entry.limited_to(names) } else { entry };
+        let entry = if let Some(limits) = &self.limits { entry.limited_to(limits) } else { entry };
         if let Some(trace) = &self.trace { entry.traced(trace) } else { entry }
     }
 
@@ -87,7 +87,7 @@ impl Options {
     }
 
     fn read_again(&self, records: &Records) -> Parts {
-        if !self.replace && self.trace.is_none() && self.destinations.is_none() {
+        if !self.replace && self.trace.is_none() && self.limits.is_none() {
             return records.0.clone();
         }
         let changed = |found: &Arc<Found>| {

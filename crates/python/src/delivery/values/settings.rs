@@ -28,13 +28,15 @@ pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
         waits_ms: retry.getattr("waits_ms")?.extract::<Vec<f64>>()?.iter().map(|ms| ms.round() as u64).collect(),
         waits_end: retry.getattr("waits_end")?.extract()?,
     };
-    let rate = given.getattr("rate")?;
-    let rate = if rate.is_none() {
-        None
-    } else {
-        Some(Rate { messages: rate.getattr("messages")?.extract()?, per_us: rate.getattr("per_us")?.extract()? })
+    let rate = |name: &str| -> PyResult<Option<Rate>> {
+        let rate = given.getattr(name)?;
+        if rate.is_none() {
+            return Ok(None);
+        }
+        let rate = Rate { messages: rate.getattr("messages")?.extract()?, per_us: rate.getattr("per_us")?.extract()? };
+        rate.check().map_err(|error| failures::to_python(given.py(), &error))?;
+        Ok(Some(rate))
     };
-    rate.map_or(Ok(()), Rate::check).map_err(|error| failures::to_python(given.py(), &error))?;
     let size = |name: &str| -> PyResult<usize> { bounds.getattr(name)?.extract() };
     let bounds = Bounds {
         messages: size("messages")?,
@@ -46,7 +48,9 @@ pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
         is_global: given.getattr("order")?.extract::<String>()? == "global",
         horizon_ms: (number("horizon_s")? * 1000.0).round() as u64,
         retry,
-        rate,
+        rate: rate("rate")?,
+        tenant_rate: rate("tenant_rate")?,
+        tenant_concurrency: given.getattr("tenant_concurrency")?.extract()?,
         concurrency: given.getattr("concurrency")?.extract::<Option<usize>>()?.unwrap_or(usize::MAX),
         sink_timeout_ms: (number("sink_timeout_s")? * 1000.0).round().max(1.0) as u64,
         keep_ids_ms: (number("keep_ids_days")? * DAY_MS).round() as u64,

@@ -154,7 +154,7 @@ fn a_body_is_what_is_set_there_and_is_signed_as_it_is_sent__d23() {
             )
             .unwrap();
         assert_eq!(deliverer.destinations().unwrap()["here"].body, body, "it comes back as it was set");
-        let message = message(id).to("here");
+        let message = message(id).to("here").tenant("acme");
         deliverer.put(if is_json { message.json() } else { message }).unwrap();
         wait_until("it has arrived", || receiver.count() == number + 1);
     }
@@ -166,8 +166,8 @@ fn a_body_is_what_is_set_there_and_is_signed_as_it_is_sent__d23() {
     let header = |post: usize, name: &str| posts[post].headers.get(name).map(String::as_str).unwrap_or_default();
     let types = [0, 1, 2, 3].map(|post| header(post, "content-type"));
     assert_eq!(types, ["application/json", "application/json", "application/octet-stream", "application/json"]);
-    let facts = ["id", "key", "attempt", "redelivered"].map(|name| header(1, &format!("tickwheel-{name}")));
-    assert_eq!(facts, ["2", "k%C3%BC%201%25", "1", "false"]);
+    let facts = ["id", "key", "attempt", "redelivered", "tenant"].map(|name| header(1, &format!("tickwheel-{name}")));
+    assert_eq!(facts, ["2", "k%C3%BC%201%25", "1", "false", "acme"]);
     assert!(header(1, "tickwheel-due").ends_with('Z') && header(3, "tickwheel-id").is_empty());
     for (number, post) in posts.iter().enumerate() {
         let secrets = [signature::Secret::parse(secret).unwrap()];
