@@ -115,6 +115,11 @@ class Deliverer:
         self._run.running.close(LONG_S)
 
     @property
+    def tenants(self) -> list[tuple[str, str | None]]:
+        """Id and tenant of what was sent."""
+        return [(it.message.id, it.message.tenant) for it in self._sent]
+
+    @property
     def came(self) -> list[tuple[str, int, bool]]:
         """Each delivery: the id, when it was due, and whether it is marked as a repeat."""
         return [(it.message.id, it.message.due_ms - self._from_ms, it.redelivered) for it in self._sent]

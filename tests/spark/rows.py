@@ -19,7 +19,7 @@ def row(
 ) -> tuple[Any, ...]:
     match found:
         case Message():
-            texts = ("id", "key", "due_ms", "delay_ms", "expires_ms", "traceparent", "destination")
+            texts = ("id", "key", "due_ms", "delay_ms", "expires_ms", "traceparent", "destination", "tenant")
             cells = {name: getattr(found, name) for name in texts}
             cells |= {"payload": bytes(found.payload), "is_json": isinstance(found.payload, msgspec.Raw)}
         case Cancel():

@@ -488,7 +488,7 @@ def test_a_damaged_checkpoint_is_told_and_goes_on_once_it_is_brought_back__D2_D1
 
 def split_as_another(batch: Any, column: str) -> Iterator[tuple[int, bytes]]:
     """In a worker: pieces of another format."""
-    return ((number, b"\x09" + piece[1:]) for number, piece in split_by(batch, column))
+    return ((number, b"\x0b" + piece[1:]) for number, piece in split_by(batch, column))
 
 
 def test_what_is_held_in_another_format_is_told_not_misread__S4(
@@ -500,7 +500,7 @@ def test_what_is_held_in_another_format_is_told_not_misread__S4(
     result = deliver()
     assert result.exit_code == 3, result.output
     words = (
-        f"Failed: the state of the checkpoint has the format 9, and this version of tickwheel reads only {VERSION}: "
+        f"Failed: the state of the checkpoint has the format 11, and this version of tickwheel reads only {VERSION}: "
         "let the version that wrote it deliver all that it holds, then name a new checkpoint"
     )
     assert words in result.output

@@ -165,24 +165,29 @@ def test_a_dead_letter_says_where_it_comes_from_and_why__D2_D5_D6(run: Run) -> N
 
 
 @pytest.mark.parametrize("engine", ["local", "spark"])
-def test_a_message_goes_to_the_destination_that_it_names__D23(
+def test_a_message_goes_to_the_destination_that_it_names_and_keeps_its_tenant__D23_D24(
     tmp_path: Path,
     receiver: Receiver,  # noqa: F811
     engine: str,
 ) -> None:
     (tmp_path / "in").mkdir()
-    records = [{"id": name, "key": "k", "delay_ms": 4_000, "destination": name} for name in ("here", "there", "nobody")]
+    records = [
+        {"id": name, "key": "k", "delay_ms": 4_000, "destination": name, "tenant": f"of-{name}"}
+        for name in ("here", "there", "nobody")
+    ]
     (tmp_path / "in" / "1.ndjson").write_text("".join(f"{json.dumps(record)}\n" for record in records))
     tables = [f'[{name}]\nurl = "{receiver.url}/{name}"\n' for name in ("here", "there")]
     (tmp_path / "hooks.toml").write_text("".join(tables))
     options = ["--lead", "3"] if engine == "spark" else []
     ended = subprocess.run(
         [sys.executable, "-m", "tickwheel.cli", "deliver", "in", "--engine", engine, *options, "--to", "named",
-         "--destinations", "hooks.toml", "--allow-address", "127.0.0.1", "--store", "s.db", "--dead-letters", "dead"],
+         "--destinations", "hooks.toml", "--allow-address", "127.0.0.1", "--store", "s.db", "--dead-letters", "dead",
+         "--tenant-concurrency", "1", "--tenant-rate", "100/s"],
         cwd=tmp_path, check=False, capture_output=True, text=True, timeout=LONG_S, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert sorted(receiver.paths) == ["/hook/here", "/hook/there"]
+    assert sorted(json.loads(body)["tenant"] for _, body in receiver.requests) == ["of-here", "of-there"]
     [letter] = map(json.loads, (tmp_path / "dead").read_text().splitlines())
     assert letter["reason"] == "there is no destination 'nobody'"
 

@@ -98,7 +98,7 @@ class Play:
 
     def message(self, id_: str) -> Any:
         due_ms = self.now_ms + self.rng.choice([-3_000, 2_000, 15_000, 30_000, 60_000]) + self.rng.randrange(999)
-        made = row(Message(id_, KEY, due_ms, b"1"), next(self.lines))
+        made = row(Message(id_, KEY, due_ms, b"1", tenant=tenant_of(id_)), next(self.lines))
         self.open[id_] = due_ms, made
         return made
 
@@ -233,6 +233,8 @@ class Play:
         held = [(store, *it) for store in self.every_store() for it in store.deliverer.came]
         story = "\n".join(["", *self.log, f"alone {alone}", f"held {[(it[0].number, *it[1:]) for it in held]}"])
         assert len({id_ for id_, *_ in alone}) == len(alone)
+        for each in [self.alone, *(store.deliverer for store in self.every_store())]:
+            assert all(tenant == tenant_of(id_) for id_, tenant in each.tenants), story
         if not self.lost_ms:
             assert {it[1:3] for it in held} == {it[:2] for it in alone}, story
         lost = {id_ for id_, *_ in alone} - {id_ for _, id_, _, _ in held}
@@ -242,6 +244,11 @@ class Play:
             others = [it for it in by.setdefault(id_, []) if it.number != store.number or it is store]
             assert is_marked or not others or id_ in self.twice, f"{id_} came again without a mark{story}"
             by[id_].append(store)
+
+
+def tenant_of(id_: str) -> str | None:
+    """A third of the messages has none."""
+    return [None, "t", "u"][sum(id_.encode()) % 3]
 
 
 SEEDS = int(os.environ.get("TICKWHEEL_SEEDS", "20"))

@@ -26,7 +26,7 @@ pub use crate::message::parsed::Parsed;
 pub use crate::message::partition::PARTITIONS;
 pub use crate::message::{
     Body, Cancel, Extras, MAX_PAYLOAD, Reschedule, check_name, check_traceparent, checked, checked_destination,
-    not_json,
+    checked_tenant, not_json,
 };
 pub use crate::run::engine::Engine;
 pub use crate::run::engine::destinations::DestinationMeasures;

@@ -16,7 +16,7 @@ from pyarrow import types
 from tickwheel.delivery.base.errors import DeliveryFailed
 from tickwheel.delivery.read.hand_off_rows import HANDED
 
-VERSION: Final = 8
+VERSION: Final = 9
 """Of everything that a checkpoint's state holds. Each change of it takes another number."""
 CHUNK_ROWS: Final = 2_000
 CHUNK_BYTES: Final = 512 << 10

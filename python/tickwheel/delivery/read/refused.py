@@ -36,8 +36,8 @@ def refused_rows(store: Path, files: Mapping[str, Path]) -> dict[str, str]:
 
 def _letters(db: StoreSnapshot) -> Iterator[tuple[str, str, bytes]]:
     before_n = 2**62
-    while rows := db.letters(before_n, None, _PAGE, _FIRST_BYTES):
-        for n, _, source, _, reason, _, record, _ in rows:
+    while rows := db.letters(before_n, None, None, _PAGE, _FIRST_BYTES):
+        for n, _, source, _, reason, _, record, *_ in rows:
             before_n = n
             yield source, reason, record
 

@@ -118,7 +118,7 @@ def _forecast(db: StoreSnapshot, now_ms: int) -> Forecast | None:
 
 
 def _next(db: StoreSnapshot) -> Sequence[Next]:
-    found, _ = db.waiting((None, None, None, None, NEXT), LOOKED_AT, None)
+    found, _ = db.waiting((None, None, None, None, None, NEXT), LOOKED_AT, None)
     shown = ((shown_text(it["id"]), it["key"], it["due_ms"]) for it in found)
     return [Next(id_, None if key is None else shown_text(key), due_ms) for id_, key, due_ms in shown]
 
@@ -126,8 +126,8 @@ def _next(db: StoreSnapshot) -> Sequence[Next]:
 def _letters(db: StoreSnapshot) -> Sequence[Letter]:
     return [
         Letter(at_ms, shown_text(source), line, *(shown_text(text, _SHOWN_LONG) for text in (reason, allowed, record)))
-        for _, at_ms, source, line, reason, allowed, record, _ in db.letters(
-            2**62, None, LETTERS, 4 * (_SHOWN_LONG + 1)
+        for _, at_ms, source, line, reason, allowed, record, *_ in db.letters(
+            2**62, None, None, LETTERS, 4 * (_SHOWN_LONG + 1)
         )
     ]
 

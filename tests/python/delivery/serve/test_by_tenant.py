@@ -47,6 +47,9 @@ def test_a_page_has_those_of_one__D14_D24(served: Served) -> None:
     assert ids("tenant=t&destination=b") == ["t to b"]
     assert (ids("tenant=nobody"), ids("tenant=t&state=dead")) == ([], [])
     assert served.ask("GET", "/message?id=u%20to%20a").body["tenant"] == "u"
+    for query in ("/messages?tenant=a%20b", "/dead?tenant="):
+        refused = served.ask("GET", query)
+        assert (refused.status, "is no name of a tenant" in refused.body["reason"]) == (400, True)
     forgotten = served.ask("GET", "/messages?tenant=t&state=cancelled")
     assert forgotten.status == 400
     assert forgotten.body["reason"].startswith("cancelled messages can't be listed by tenant, which is forgotten")
@@ -55,6 +58,7 @@ def test_a_page_has_those_of_one__D14_D24(served: Served) -> None:
 def test_an_action_is_on_those_of_one__D16_D24(served: Served) -> None:
     assert "cancelled 1;" in run("cancel", served.url, "--tenant", "t", "--destination", "b").output
     assert "cancelled 0;" in run("cancel", served.url, "--tenant", "nobody").output
+    assert "'a b' is no name of a tenant" in run("cancel", served.url, "--tenant", "a b").output
     assert "cancelled 1;" in run("cancel", served.url, "--tenant", "t").output
     listed = run("list", served.url).output.splitlines()
     assert listed[0].split() == ["due", "id", "destination", "tenant"]

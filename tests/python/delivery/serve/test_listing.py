@@ -55,6 +55,7 @@ def test_a_message_is_shown_with_its_payload__D14(served: Served) -> None:
         "lateness_ms": None,
         "rule": None,
         "destination": None,
+        "tenant": None,
         "next_id": None,
         "key_paused_since": None,
         "payload": {"n": 1},
@@ -136,7 +137,11 @@ def test_the_dead_letters_are_shown_in_pages__D14(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "reason", "allowed"),
     [
-        ("/dead?limit=0", "a page can't have 0 entries", "/dead with destination, limit, cursor, each at most once"),
+        (
+            "/dead?limit=0",
+            "a page can't have 0 entries",
+            "/dead with destination, tenant, limit, cursor, each at most once",
+        ),
         ("/dead?cursor=ten", "'ten' is no cursor", "/dead with"),
         ("/dead?key=k", "the address has 'key'", "/dead with"),
         ("/status?key=k", "the address has parameters", "/status"),

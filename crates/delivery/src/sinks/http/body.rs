@@ -358,7 +358,9 @@ mod tests {
     #[test]
     fn what_is_missing_is_told_with_its_name__d23() {
         let delivery = delivery(None, br#"{"a":{"b":null},"c":[0]}"#, true);
-        for name in ["key", "destination", "tenant", "payload.x", "payload.a.b", "payload.a.b.c", "payload.c.1", "payload.c.x"] {
+        for name in
+            ["key", "destination", "tenant", "payload.x", "payload.a.b", "payload.a.b.c", "payload.c.1", "payload.c.x"]
+        {
             let error = made(&format!(r#"["for {{{{{name}}}}}"]"#), &delivery).unwrap_err();
             assert!(error.starts_with(&format!("it has no {name}, which")), "{error}");
         }

@@ -9,6 +9,7 @@ use super::destinations::share_named;
 use super::message::{ENDED, OF_OPEN, OPEN, Seen, add_letter, ended, find, open};
 use super::snapshot::{Snapshot, optional_text, text};
 use crate::base::error::DeliveryError;
+use crate::message::checked_tenant;
 use crate::message::incoming::lane_of;
 use crate::message::named::no_destination;
 use crate::message::recurrence::NEVER_MS;
@@ -62,8 +63,14 @@ impl Snapshot {
     }
 
     fn shares_of(&self, of: PageOf<'_>) -> Result<Shares, DeliveryError> {
-        let tenant = |name| self.ask(|db| number_of(db, name)).map(|number| number.unwrap_or(NOT_KNOWN));
-        Ok((of.destination.map(|name| self.share_named(name)).transpose()?, of.tenant.map(tenant).transpose()?))
+        let tenant = of.tenant.map(|name| self.tenant_named(name)).transpose()?;
+        Ok((of.destination.map(|name| self.share_named(name)).transpose()?, tenant))
+    }
+
+    /// The number of the tenant with this name; `NOT_KNOWN` if no message has named it.
+    pub(super) fn tenant_named(&self, name: &str) -> Result<i64, DeliveryError> {
+        checked_tenant(name).map_err(|bad| DeliveryError::Usage(bad.to_string()))?;
+        Ok(self.ask(|db| number_of(db, name))?.unwrap_or(NOT_KNOWN))
     }
 
     /// The number of the destination with this name.

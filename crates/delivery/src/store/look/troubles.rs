@@ -154,6 +154,7 @@ impl Snapshot {
             let (destination, tenant) = (optional_text(row, 7)?, optional_text(row, 8)?);
             Ok(Kept { n: row.get(0)?, at_ms: row.get(1)?, letter, destination, tenant })
         };
+        tenant.map_or(Ok(0), |name| self.tenant_named(name))?;
         let values = params![bytes as i64, destination, tenant, before_n, limit as i64];
         let found: Vec<Kept> = self.ask(|db| rows(db, &query, values, kept))?;
         if let (Some(name), true) = (destination, found.is_empty()) {

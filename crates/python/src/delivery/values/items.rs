@@ -11,7 +11,7 @@ use crate::delivery::values::puts::put_of;
 use crate::tools::made_once::{imported, intern};
 use tickwheel_delivery::internal::{
     ActionKind, Cancel, Failing, Filter, Item, Progress, Reschedule, check_destination, check_name,
-    checked_destination, with_commas,
+    checked_destination, checked_tenant, with_commas,
 };
 use tickwheel_delivery::{BadRecord, Letter};
 
@@ -86,6 +86,7 @@ fn destination_of(py: Python<'_>, name: &str) -> PyResult<String> {
 fn act_of(act: &Bound<'_, PyAny>) -> PyResult<Item> {
     let py = act.py();
     let kind: String = act.getattr(intern!(py, "kind"))?.extract()?;
+    let tenant: Option<String> = act.getattr(intern!(py, "tenant"))?.extract()?;
     let kind = ActionKind::of(&kind).ok_or_else(|| PyTypeError::new_err(format!("{kind} is no action")))?;
     let filter = Filter {
         key: act.getattr(intern!(py, "filter_key"))?.extract()?,
@@ -93,7 +94,7 @@ fn act_of(act: &Bound<'_, PyAny>) -> PyResult<Item> {
         due_from_ms: act.getattr(intern!(py, "due_from_ms"))?.extract()?,
         due_before_ms: act.getattr(intern!(py, "due_before_ms"))?.extract()?,
         destination: act.getattr(intern!(py, "destination"))?.extract()?,
-        tenant: act.getattr(intern!(py, "tenant"))?.extract()?,
+        tenant: tenant.map(|name| checked_tenant(&name).map_err(|bad| bad_record(py, &bad))).transpose()?,
     };
     Ok(Item::Act { id: act.getattr(intern!(py, "id"))?.extract()?, kind, filter })
 }
