@@ -1,8 +1,9 @@
 """The backend, for the setting `TASKS`: a task is there exactly if the transaction commits in which it was enqueued."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from django.apps import apps
 from django.core import checks
@@ -23,11 +24,14 @@ from tickwheel.django.api import (
 )
 from tickwheel.django.database import INSTALL, TABLE, VENDORS, driver_fault, mark_of, pool_size_of
 
+_NAME: Final = re.compile(r"(?!\.+$)[A-Za-z0-9._-]{1,100}")  # of a tenant
+
 
 class TickwheelBackend(BaseTaskBackend):
     """Its `OPTIONS` may have `database`, an alias of `DATABASES`; by default "default".
 
-    There are no priorities: tasks run in the order of their times. All queues are run by one worker.
+    There are no priorities: tasks run in the order of their times. All queues are run by one worker, in which they take
+    turns (D24).
     """
 
     supports_defer: ClassVar = True
@@ -69,7 +73,7 @@ class TickwheelBackend(BaseTaskBackend):
             record.save(using=self.database, force_insert=True)
             enqueue(
                 connections[self.database],
-                {"id": record.id, "due": due, "payload": mark_of(self.database)},
+                {"id": record.id, "due": due, "payload": mark_of(self.database), "tenant": _tenant_of(task)},
                 table=TABLE,
             )
         result = result_of(record)
@@ -115,6 +119,12 @@ class TickwheelBackend(BaseTaskBackend):
             hint = f"For the worker {INSTALL}."
             found.append(checks.Warning(f"{fault[0].upper()}{fault[1:]}.", hint=hint, id="tickwheel.W002"))
         return found
+
+
+def _tenant_of(task: Task) -> str | None:
+    """Its queue. A queue with a name that no tenant can have counts as the default one."""
+    name = task.queue_name
+    return name if name != "default" and _NAME.fullmatch(name) else None
 
 
 def databases_of_tasks() -> set[str]:

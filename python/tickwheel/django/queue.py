@@ -28,13 +28,23 @@ _CLOSES_WITHIN_S: Final = 0.5  # the outcomes of calls that have just ended are 
 class TaskQueue(DeliveryQueue):
     """Waits while another worker has the store. Errors: also `ImproperlyConfigured`."""
 
-    def __init__(self, store: str, runner: Runner, *, concurrency: int) -> None:
+    def __init__(
+        self,
+        store: str,
+        runner: Runner,
+        *,
+        concurrency: int,
+        tenant_concurrency: int | None = None,
+        tenant_rate: str | None = None,
+    ) -> None:
         self._runner = runner
         super().__init__(
             store,
             to=runner.run,
             outbox=outbox_of(connections[runner.database]),
             concurrency=concurrency,
+            tenant_concurrency=tenant_concurrency,
+            tenant_rate=tenant_rate,
             max_attempts=_DELIVERIES,
             unanswered_for_s=_WAITS_S,
             sink_timeout_s=runner.task_timeout_s,

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -387,3 +388,26 @@ def test_the_check_of_a_database_without_tables_says_how_to_make_them() -> None:
         assert not found()
     finally:
         call_command("migrate", "tickwheel", "zero", database="second", verbosity=0)
+
+
+def test_queues_take_turns_and_have_limits__D24(tmp_path: Path) -> None:
+    path = tmp_path / "noted"
+    for n in range(30):
+        tasks.note_slowly.enqueue(str(path), f"default{n}")
+    tasks.note_slowly.using(queue_name="mail").enqueue(str(path), "mail")
+    with queue_of(Runner("default", 1, 60.0), tmp_path) as queue:
+        wait_until(lambda: path.exists() and "mail" in path.read_text())
+        assert [it.tenant for it in queue.view.list(tenant="mail").messages] in (["mail"], [])
+        assert len(path.read_text().splitlines()) < 25, "it did not wait for those before it"
+    for options, why in (
+        ({"tenant_concurrency": 0}, "tenant-concurrency is 0: it may be 1 to"),
+        ({"tenant_rate": "fast"}, "tenant_rate is 'fast': write N/s"),
+    ):
+        with pytest.raises(CommandError, match=why):
+            call_command("tickwheel_worker", store=str(tmp_path / "other.db"), **options)
+
+
+def test_a_queue_that_no_tenant_can_be_named_as_counts_as_the_default__D24() -> None:
+    names = {"default": None, "mail": "mail", "my queue": None, "..": None, "q.1_a-b": "q.1_a-b", "x" * 101: None}
+    for name, tenant in names.items():
+        assert backend_module._tenant_of(SimpleNamespace(queue_name=name)) == tenant  # type: ignore[arg-type]

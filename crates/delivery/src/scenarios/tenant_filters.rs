@@ -19,7 +19,7 @@ fn page<'a>(tenant: Option<&'a str>, destination: Option<&'a str>) -> PageOf<'a>
 
 fn act(id: &str, kind: ActionKind, tenant: &str, destination: Option<&str>) -> Item {
     let (tenant, destination) = (Some(tenant.to_owned()), destination.map(str::to_owned));
-    Item::Act { id: id.to_owned(), kind, filter: Filter { tenant, destination, ..Filter::default() } }
+    Item::Act { id: id.to_owned(), kind, filter: Filter { destination, tenant, ..Filter::default() } }
 }
 
 /// Two tenants at two destinations, each with a message that is near and one that is far.
@@ -81,11 +81,7 @@ fn dead_letters_of_one_are_listed_and_requeued__d14_d16_d24() {
     let look = || Snapshot::open(&world.store()).unwrap();
     let letters = |destination, tenant| {
         let found = look().letters(i64::MAX, destination, tenant, 10, 100).unwrap();
-        found
-            .into_iter()
-            .map(|it| (it.destination.unwrap(), it.tenant.unwrap()).into())
-            .map(|(to, of): (String, String)| of + &to)
-            .collect::<Vec<_>>()
+        found.into_iter().map(|it| it.tenant.unwrap() + &it.destination.unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(letters(None, Some("a")), ["ay", "ax"]);
     assert_eq!(letters(Some("x"), Some("b")), ["bx"]);

@@ -49,6 +49,8 @@ class Command(BaseCommand):
         add("--store", help=store)
         add_database(parser)
         add("--concurrency", type=int, default=8, help="How many tasks run at a time; default: %(default)s.")
+        add("--tenant-concurrency", type=int, help="How many tasks of one queue run at a time, but for 'default'.")
+        add("--tenant-rate", metavar="N/s", help="How many tasks of one queue begin in a second, but for 'default'.")
         add("--max-attempts", type=int, default=1, help="How often a task that fails is tried; default: %(default)s.")
         late = "A task that takes longer counts as failed, though its thread goes on; default: %(default)s."
         add("--task-timeout", type=float, default=3600.0, metavar="SECONDS", help=late)
@@ -80,7 +82,8 @@ class Command(BaseCommand):
         store = options["store"] or (_STORE if database == DEFAULT_DB_ALIAS else f"tickwheel-tasks-{database}.db")
         self.stderr.write(f"opening {store}, and waiting if another worker has it")
         runner = self._runner = Runner(database, options["max_attempts"], options["task_timeout"])
-        with TaskQueue(store, runner, concurrency=options["concurrency"]) as queue:
+        limits = {name: options[name] for name in ("concurrency", "tenant_concurrency", "tenant_rate")}
+        with TaskQueue(store, runner, **limits) as queue:
             try:
                 self.stderr.write(f"running tasks; {store} keeps what waits")
                 while True:
