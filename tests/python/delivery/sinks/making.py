@@ -35,8 +35,9 @@ def delivery(
     *,
     redelivered: bool = False,
     attempt: int = 1,
+    tenant: str | None = None,
 ) -> Delivery:
-    message = Message(id_ or f"id{seq}", key, DUE_MS, payload)
+    message = Message(id_ or f"id{seq}", key, DUE_MS, payload, tenant=tenant)
     return Delivery(seq, message, DUE_MS + 2, 1250, attempt, redelivered)
 
 

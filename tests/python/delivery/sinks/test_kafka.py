@@ -96,6 +96,11 @@ def test_a_payload_comes_out_byte_for_byte__D1(spec: str, sink: Sink, payload: m
     }
 
 
+def test_a_record_names_its_tenant__D24(spec: str, sink: Sink) -> None:
+    assert sink.send([delivery(1, tenant="acme"), delivery(2)]) == {}
+    assert [headers(it).get("tickwheel-tenant") for it in records(spec)] == [b"acme", None]
+
+
 def test_any_id_and_key_is_kept_as_it_is__D1(spec: str, sink: Sink) -> None:
     odd = [*ODD_IDS, "nul\0byte"]
     assert sink.send([delivery(seq, id_, key=id_) for seq, id_ in enumerate(odd)]) == {}
