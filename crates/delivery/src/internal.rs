@@ -17,7 +17,7 @@ pub use crate::formats::csv_rows::Csv;
 pub use crate::formats::hand_off::{read_hand_off, write_stream};
 pub use crate::formats::lines::Block;
 pub use crate::formats::ndjson::Ndjson;
-pub use crate::group::items::{Answers, Completion, Failing, Item, Ticket};
+pub use crate::group::items::{Answers, Completion, Failing, Item, TenantChange, Ticket};
 pub use crate::group::operations::{ANSWERS, OPERATIONS};
 pub use crate::message::columns::{Columns, MISSED, TZ};
 pub use crate::message::fields::{Fields, Other, Payload, Request, Schema, Value};
@@ -26,11 +26,11 @@ pub use crate::message::parsed::Parsed;
 pub use crate::message::partition::PARTITIONS;
 pub use crate::message::{
     Body, Cancel, Extras, MAX_PAYLOAD, Reschedule, check_name, check_traceparent, checked, checked_destination,
-    not_json,
+    checked_tenant, not_json,
 };
 pub use crate::run::engine::Engine;
 pub use crate::run::engine::destinations::DestinationMeasures;
-pub use crate::run::settings::{SETTINGS, Settings, check_destination};
+pub use crate::run::settings::{SETTINGS, Settings, check_destination, check_tenant};
 pub use crate::run::threads::Running;
 #[cfg(feature = "http")]
 pub use crate::sinks::beside::beside_webhooks;
@@ -45,6 +45,7 @@ pub use crate::store::look::destinations::{DestinationCounts, DestinationSeen};
 pub use crate::store::look::message::Seen;
 pub use crate::store::look::messages::PageOf;
 pub use crate::store::look::snapshot::Snapshot;
+pub use crate::store::look::tenants::TenantSeen;
 pub use crate::store::look::troubles::{ActionSeen, Kept};
 pub use crate::store::maintenance::Stop;
 pub use crate::store::maintenance::backup::{backup, restore};

@@ -36,7 +36,7 @@ use crate::message::record::record_of;
 use crate::sinks::TakesNamed;
 use crate::store::{
     Action, Attempts, Broken, CRASHED, Checkpoints, Done, Letter, Outcome, Position, Result, STEADY_UNTIL, STOPPING,
-    Steps, Store, StoredDestination,
+    Steps, Store, StoredDestination, StoredTenant,
 };
 
 /// The most items and bytes of one transaction.
@@ -89,6 +89,7 @@ pub(crate) struct Committed {
     resumes: bool,
     resumed_lanes: Vec<i64>,
     destinations: Vec<StoredDestination>,
+    tenants: Vec<StoredTenant>,
     /// Outcomes for the feeds.
     ended: Vec<Arc<Ended>>,
 }
@@ -301,6 +302,7 @@ impl Writer {
             resumes,
             resumed_lanes,
             destinations,
+            tenants,
             ended: removed,
             ..
         } = group;
@@ -340,7 +342,18 @@ impl Writer {
         let Outcomes { noted, mut ended, .. } = std::mem::take(outcomes);
         ended.extend(removed);
         let is_woken = more || self.loader.is_behind || !resumed_lanes.is_empty() || self.actions.has_more();
-        Ok(Committed { done, noted, placed, sent_until_ms, is_woken, resumes, resumed_lanes, destinations, ended })
+        Ok(Committed {
+            done,
+            noted,
+            placed,
+            sent_until_ms,
+            is_woken,
+            resumes,
+            resumed_lanes,
+            destinations,
+            tenants,
+            ended,
+        })
     }
 
     /// Notes the state for other processes that look at the store.
@@ -463,6 +476,9 @@ impl Writer {
                 }
                 for it in &committed.destinations {
                     dispatcher.set_destination(it);
+                }
+                for it in &committed.tenants {
+                    dispatcher.set_tenant(it);
                 }
                 for lane in &committed.resumed_lanes {
                     dispatcher.resume_key(*lane);

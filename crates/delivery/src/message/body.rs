@@ -198,7 +198,7 @@ pub fn checked_destination(name: &str) -> Result<String, BadRecord> {
 ///
 /// # Errors
 /// It has other characters, or too many.
-pub(crate) fn checked_tenant(name: &str) -> Result<String, BadRecord> {
+pub fn checked_tenant(name: &str) -> Result<String, BadRecord> {
     checked_name(name, "tenant")
 }
 

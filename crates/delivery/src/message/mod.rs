@@ -21,8 +21,7 @@ use crate::base::error::BadRecord;
 use crate::base::json;
 use crate::base::times::{delay_in_range, divided_up, due_in_range};
 
-pub(crate) use body::checked_tenant;
-pub use body::{Body, Extras, check_traceparent, checked_destination};
+pub use body::{Body, Extras, check_traceparent, checked_destination, checked_tenant};
 
 /// The most bytes of an id, and of a key (D12).
 pub(crate) const MAX_NAME: usize = 1 << 20;

@@ -36,6 +36,7 @@ mod sharing;
 mod simulation;
 mod small_memory;
 mod striking;
+mod tenant_limits;
 mod tenants;
 pub(crate) mod testing;
 mod trying_again;

@@ -65,6 +65,7 @@ use open::collector::Collector;
 use open::near::{Floor, Near};
 use retention::Retention;
 use tables::meta;
+pub(crate) use tables::tenants::StoredTenant;
 use tables::tenants::Tenants;
 use types::{Destinations, Letters};
 

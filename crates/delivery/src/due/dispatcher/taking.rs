@@ -122,8 +122,9 @@ impl Dispatcher {
     fn startable(&self, share: u32) -> Startable {
         let Destination { queues, places, outage, .. } = &self.to[share];
         if let Some(alone) = &self.strikes.alone {
-            let may_start =
-                self.home_of(alone.slot) == share && places.may_start(self.is_in_doubt(alone.slot)).is_some();
+            let may_start = self.home_of(alone.slot) == share
+                && self.free_of_tenant(alone.slot) > 0
+                && places.may_start(self.is_in_doubt(alone.slot)).is_some();
             return Startable::Alone(alone.is_ready && may_start);
         }
         if self.is_held_back() || !self.has_part_of_places(share) {
@@ -200,8 +201,10 @@ impl Dispatcher {
                 Turn::Try(_) => self.to[share].queues.of(is_in_doubt).find(1, |_| true)?,
                 _ => self.next_that_fits(share, is_in_doubt)?,
             };
-            if self.tenant_may_send(place.0) {
-                return self.to[share].queues.of_mut(is_in_doubt).remove(place);
+            let tenant = tenant_in(self.window.share(place.0).id);
+            if tenant == 0 || self.tenant_may_send(tenant, place.0) {
+                let weight = if tenant == 0 { 1 } else { self.tenants.limits(tenant).weight };
+                return self.to[share].queues.of_mut(is_in_doubt).remove(place, weight);
             }
             self.to[share].queues.of_mut(is_in_doubt).hold(place.0);
         }
@@ -213,11 +216,7 @@ impl Dispatcher {
     }
 
     /// Whether the tenant of the share may send one more message. If not, the share is to be held back.
-    fn tenant_may_send(&mut self, share: u32) -> bool {
-        let tenant = tenant_in(self.window.share(share).id);
-        if tenant == 0 || !self.tenants.have_limits() {
-            return true;
-        }
+    fn tenant_may_send(&mut self, tenant: i64, share: u32) -> bool {
         match self.tenants.may_send(tenant, share, self.clocks.now_us()) {
             MaySend::Yes => return true,
             MaySend::Later => {}
@@ -288,7 +287,7 @@ impl Dispatcher {
         };
         let has_struck = self.has_struck_waiting(share);
         let to = &mut self.to[share];
-        to.pace.spend(deliveries.len());
+        to.pace.spend(deliveries.len(), timer_us);
         if from == Turn::Fresh && to.queues.in_doubt.has_next() && to.places.others_go_first() {
             to.places.pass_over();
         }
@@ -366,7 +365,7 @@ impl Dispatcher {
                 continue;
             }
             let tenant = self.tenant_of(slot);
-            if tenant != 0 && self.tenants.have_limits() {
+            if tenant != 0 {
                 self.tenants.sends(tenant, timer_us);
                 flight.tenants.push(tenant);
             }

@@ -196,9 +196,17 @@ impl Window {
         self.share(share).cursor.is_some_and(|cursor| position <= cursor)
     }
 
-    /// Whether less than four fifths of the bounds are used, if so many bytes are added, and the share has a part left.
+    /// Whether less than four fifths of the bounds are used, if so many bytes are added, and the share has a part left. One
+    /// among others that has nothing in memory may use the last fifth too.
     pub(crate) fn has_room_ahead(&self, share: u32, bytes: usize) -> bool {
-        self.has_room_within(share, bytes, |most| most / 5 * 4)
+        let is_first = self.share_numbers.len() > 1 && self.share(share).messages == 0;
+        self.has_room_within(share, bytes, |most| if is_first { most } else { most / 5 * 4 })
+    }
+
+    /// Whether there is room for a message that was just accepted. While others wait to be read, there is no more than for
+    /// them: else those with new messages would have all the room.
+    pub(super) fn has_room_for_new(&self, share: u32, bytes: usize) -> bool {
+        if self.behind.is_empty() { self.has_room(share, bytes) } else { self.has_room_ahead(share, bytes) }
     }
 
     pub(crate) fn has_room(&self, share: u32, bytes: usize) -> bool {
