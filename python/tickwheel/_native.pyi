@@ -1223,7 +1223,7 @@ class DeliveryEngine:
         """How many there are, and the first `most` of them that were sent to; at last the sums of the others."""
 
     def tenant_figures(self, limit: int) -> list[dict[str, Any]]:
-        """The busiest tenants, at most `limit` and 1,000, those with most that waits first (D24)."""
+        """The busiest tenants, at most `limit` and 1,000, those with most that is due in memory first (D24)."""
 
     @property
     def destinations_down(self) -> int: ...

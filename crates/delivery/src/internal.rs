@@ -30,6 +30,7 @@ pub use crate::message::{
 };
 pub use crate::run::engine::Engine;
 pub use crate::run::engine::destinations::DestinationMeasures;
+pub use crate::run::engine::tenants::TenantSeen;
 pub use crate::run::settings::{SETTINGS, Settings, check_destination, check_tenant};
 pub use crate::run::threads::Running;
 #[cfg(feature = "http")]
@@ -45,7 +46,6 @@ pub use crate::store::look::destinations::{DestinationCounts, DestinationSeen};
 pub use crate::store::look::message::Seen;
 pub use crate::store::look::messages::PageOf;
 pub use crate::store::look::snapshot::Snapshot;
-pub use crate::store::look::tenants::TenantSeen;
 pub use crate::store::look::troubles::{ActionSeen, Kept};
 pub use crate::store::maintenance::Stop;
 pub use crate::store::maintenance::backup::{backup, restore};

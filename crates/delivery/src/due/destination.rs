@@ -145,14 +145,6 @@ pub(super) struct Usual {
     pub(super) retry: Retry,
 }
 
-/// The answers of a tenant at a destination since its share came into memory.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct TenantTally {
-    pub(super) delivered: u64,
-    pub(super) late: u64,
-    pub(super) failed: u64,
-}
-
 /// What is known of one share, apart from its destination: which of its messages the loader reads.
 #[derive(Debug, Default)]
 pub(super) struct ShareWork {
@@ -164,8 +156,6 @@ pub(super) struct ShareWork {
     pub(super) wants_one_early: bool,
     /// The next time to read messages that left memory, and the alarm for it.
     pub(super) next_tried: Option<(i64, Option<Handle>)>,
-    /// Only of a tenant.
-    pub(super) tally: TenantTally,
 }
 
 impl ShareWork {

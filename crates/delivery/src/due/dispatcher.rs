@@ -31,7 +31,7 @@ mod settle;
 mod strikes;
 mod taking;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use super::clocks::{Alarm, Armed, Clocks};
-use super::destination::{Destination, Destinations, Failing, TenantTally};
+use super::destination::{Destination, Destinations, Failing};
 use super::doubt::{Doubt, Doubts, Key};
 use super::lanes::Slot;
 use super::measures::SendMeasures;
@@ -53,7 +53,6 @@ use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
 use crate::message::shares::destination_in;
-use crate::store::look::tenants::TenantSeen;
 use crate::store::{Attempts, Done, Outcome, StoredDestination, StoredTenant};
 use tickwheel::{Handle, Timer};
 
@@ -533,14 +532,9 @@ impl Dispatcher {
         self.release_shares(going_on);
     }
 
-    /// Adds what is known of the tenant, and of these shares of it, to its figures.
-    pub(crate) fn tell_tenant(&self, tenant: i64, shares: &BTreeSet<i64>, seen: &mut TenantSeen) {
-        (seen.is_paused, seen.out) = (self.tenants.limits(tenant).is_paused, self.tenants.out(tenant) as u64);
-        for share in shares.iter().filter_map(|id| self.window.share_numbered(*id)) {
-            let TenantTally { delivered, late, failed } = self.to.work(share).tally;
-            (seen.delivered, seen.late) = (seen.delivered + delivered, seen.late + late);
-            seen.failed += failed;
-        }
+    /// Whether the tenant is paused, and how many of its messages are in calls that have not returned.
+    pub(crate) fn tenant_state(&self, tenant: i64) -> (bool, usize) {
+        self.tenants.state(tenant)
     }
 
     /// The destination was removed, and has no message any more.

@@ -11,7 +11,7 @@ use crate::base::display::cut;
 /// How many characters of an error are kept.
 pub(super) const LONGEST_ERROR: usize = 200;
 /// A message that is sent more than this after its due time is late.
-pub(super) const LATE_US: i64 = 1_000_000;
+const LATE_US: i64 = 1_000_000;
 
 /// The answers of one destination. Times are on the timer's clock.
 #[derive(Clone, Debug)]

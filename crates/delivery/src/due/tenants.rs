@@ -54,15 +54,6 @@ struct Busy {
     held: Vec<u32>,
 }
 
-/// Whether a tenant may send a message.
-pub(super) enum MaySend {
-    Yes,
-    /// Once a call of it has returned, or its alarm has fired.
-    Later,
-    /// After this time: an alarm is to be set.
-    After(u64),
-}
-
 impl Tenants {
     /// Before the start: what tenants may do that are not set.
     pub(super) fn set_usual(&mut self, usual: TenantLimits) {
@@ -100,16 +91,17 @@ impl Tenants {
         self.set.get(&tenant).copied().unwrap_or(self.usual)
     }
 
-    /// Whether one more message may go out. If not, the share waits until [`Tenants::take_held`].
-    pub(super) fn may_send(&mut self, tenant: i64, share: u32, now_us: u64) -> MaySend {
+    /// Whether one more message may go out. If not, the share waits until [`Tenants::take_held`], and an alarm is to be set if
+    /// only a token is missing: after this time.
+    pub(super) fn may_send(&mut self, tenant: i64, share: u32, now_us: u64) -> Result<(), Option<u64>> {
         if self.free(tenant, now_us) > 0 {
-            return MaySend::Yes;
+            return Ok(());
         }
         let limits = self.limits(tenant);
         let it = self.busy(tenant, now_us);
         it.held.push(share);
         let waits_for_token = limits.have_room(it.out) && it.pace.may_send();
-        if waits_for_token { MaySend::After(it.pace.wait_us(now_us)) } else { MaySend::Later }
+        Err(waits_for_token.then(|| it.pace.wait_us(now_us)))
     }
 
     /// How many more messages may go out now.
@@ -192,9 +184,8 @@ impl Tenants {
         }
     }
 
-    /// Its messages in calls that have not returned.
-    pub(super) fn out(&self, tenant: i64) -> usize {
-        self.busy.get(&tenant).map_or(0, |it| it.out)
+    pub(super) fn state(&self, tenant: i64) -> (bool, usize) {
+        (self.limits(tenant).is_paused, self.busy.get(&tenant).map_or(0, |it| it.out))
     }
 
     #[cfg(test)]

@@ -39,6 +39,13 @@ const DAY_MS: i64 = 86_400_000;
 /// How many messages come into memory under one hold of the dispatcher's lock. Senders wait meanwhile.
 const ADMIT: usize = 256;
 
+/// What was set, or removed.
+#[derive(Debug)]
+pub(crate) enum Changed {
+    Destination(StoredDestination),
+    Tenant(StoredTenant),
+}
+
 /// The state of one transaction. It is made for the transaction and used inside it.
 pub(super) struct Group<'a> {
     pub(super) counts: Summary,
@@ -56,10 +63,7 @@ pub(super) struct Group<'a> {
     /// Sending goes on after the commit: `resumes` for all messages, `resumed_lanes` for the messages of these lanes.
     pub(super) resumes: bool,
     pub(super) resumed_lanes: Vec<i64>,
-    /// Destinations that were set, or removed.
-    pub(super) destinations: Vec<StoredDestination>,
-    /// The same of tenants.
-    pub(super) tenants: Vec<StoredTenant>,
+    pub(super) changed: Vec<Changed>,
     /// What the readers of outcomes are told of messages that a removal has ended.
     pub(super) ended: Vec<Arc<Ended>>,
     /// Whether messages may, or have to, name one.
@@ -88,8 +92,7 @@ impl<'a> Group<'a> {
             actions,
             resumes: false,
             resumed_lanes: Vec::new(),
-            destinations: Vec::new(),
-            tenants: Vec::new(),
+            changed: Vec::new(),
             ended: Vec::new(),
             takes_named: TakesNamed::No,
             horizon_ms,

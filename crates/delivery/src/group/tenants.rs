@@ -1,6 +1,6 @@
 //! Tenants are set, paused and removed (D24). Whether messages have named them does not matter.
 
-use super::Group;
+use super::{Changed, Group};
 use crate::group::items::{Answer, TenantChange};
 use crate::message::named::TenantSettings;
 use crate::store::{Result, StoredTenant};
@@ -24,10 +24,10 @@ impl Group<'_> {
             (None, TenantChange::Remove) => return Ok((operation, Answer::Unknown)),
             (None, TenantChange::Pause(false)) => return Ok((operation, Answer::Resumed)),
             (None, _) => {
-                let (number, settings) = (self.store.tenant(name)?, Some("{}".into()));
-                StoredTenant { number, name: name.into(), settings, paused_ms: None }
+                StoredTenant { number: self.store.tenant(name)?, name: name.into(), ..StoredTenant::default() }
             }
         };
+        it.settings = it.settings.or(Some("{}".into()));
         let (before, now_ms) = (it.paused_ms, self.now_ms);
         let paused = |is_paused: bool| is_paused.then(|| before.unwrap_or(now_ms));
         let answer = match change {
@@ -47,7 +47,7 @@ impl Group<'_> {
             }
         };
         self.store.put_tenant(&it)?;
-        self.tenants.push(it);
+        self.changed.push(Changed::Tenant(it));
         Ok((operation, answer))
     }
 }

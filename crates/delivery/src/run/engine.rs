@@ -13,7 +13,7 @@ pub(crate) mod destinations;
 mod looking;
 mod marks;
 mod recover;
-mod tenants;
+pub(crate) mod tenants;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock, Weak};

@@ -336,37 +336,36 @@ fn those_with_strikes_of_a_tenant_that_may_send_nothing_hold_up_no_other__d6_d24
 
 #[test]
 fn the_busiest_tenants_are_told_with_what_waits_for_them__d14_d24() {
-    let bounds = Bounds { messages: 50, ..Bounds::default() };
-    let world = ByHand::start(Settings { bounds, ..Settings::default() });
-    assert!(world.engine.tenant_figures(10).unwrap().is_empty());
+    let world = ByHand::start(Settings::default());
+    assert!(world.engine.tenant_figures(10).is_empty());
     world.give(vec![put(None, "of none", START_MS)]);
     world.give([backlog("a", 200), backlog("b", 3), backlog("c", 30)].concat());
     world.give(vec![of("b", None, None, "soon", START_MS + 3_000), of("d", None, None, "far", START_MS + 999_000)]);
     world.give(vec![pause_tenant("c", true)]);
-    world.advance_ms(2_000);
-    let (mut kept, mut served) = (Vec::new(), 0);
-    while served < 7
-        && let Some((number, deliveries)) = world.engine.take(1, usize::MAX, false)
-    {
-        match deliveries[0].body.tenant() {
-            Some("a") if kept.is_empty() => kept.push(number),
-            Some("b") => {
-                let reason = "no".to_owned();
-                world.engine.settle(number, Verdicts::Each(vec![Verdict::Refused(reason)]), None);
-            }
-            _ => world.engine.settle(number, Verdicts::Delivered, None),
+    world.advance_ms(1_000);
+    let mut arrived = 0;
+    for _ in 0..7 {
+        let (number, deliveries) = world.engine.take(1, usize::MAX, false).unwrap();
+        let verdict = match deliveries[0].body.tenant() {
+            Some("a") if arrived == 0 => None,
+            Some("b") => Some(Verdict::Refused("no".to_owned())),
+            _ => Some(Verdict::Delivered),
+        };
+        arrived += u64::from(deliveries[0].body.tenant() == Some("a"));
+        if let Some(verdict) = verdict {
+            world.engine.settle(number, Verdicts::Each(vec![verdict]), None);
         }
-        served += 1;
     }
     world.write();
-    let figures = world.engine.tenant_figures(10).unwrap();
-    let told: Vec<_> = figures.iter().map(|it| (&*it.name, it.overdue, it.waiting, it.is_paused, it.out)).collect();
-    let arrived = figures[0].delivered;
-    assert!(arrived > 0 && figures[0].late == arrived && figures[0].failed == 0, "{figures:?}");
-    assert_eq!(told, [("a", 200 - arrived, 200 - arrived, false, 1), ("c", 30, 30, true, 0), ("b", 3, 4, false, 0)]);
-    assert_eq!((figures[2].failed, figures[2].delivered), (3, 0), "{figures:?}");
+    let figures = world.engine.tenant_figures(10);
+    let told = figures.iter().map(|it| (&*it.name, it.overdue, it.waiting, it.failing, it.is_paused, it.out));
+    let left = 200 - arrived + 1; // one of a is out
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [("a", left, left, 0, false, 1), ("c", 30, 30, 0, true, 0), ("b", 3, 4, 3, false, 0)]
+    );
     assert_eq!(figures[1].first_due_ms, Some(START_MS));
-    assert_eq!(world.engine.tenant_figures(1).unwrap(), figures[..1]);
+    assert_eq!(world.engine.tenant_figures(1), figures[..1]);
 }
 
 fn play_turns(seed: u64) {

@@ -23,7 +23,7 @@ use crate::sinks::Verdict;
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
-/// use tickwheel_delivery::{Answer, Deliverer, Destination, Message, NamedSettings, Verdict};
+/// use tickwheel_delivery::{Answer, Deliverer, Destination, Message, NamedSettings, TenantSettings, Verdict};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let to = Destination::function(|_| Verdict::Delivered);
@@ -42,6 +42,9 @@ use crate::sinks::Verdict;
 /// assert_eq!(deliverer.requeue(None, "search")?, Answer::Waiting); // it is no dead letter
 /// assert_eq!(deliverer.again("search")?, Answer::Waiting); // its first attempt is still to come
 /// assert_eq!(deliverer.again_key("kitchen")?, Answer::Unknown); // nothing of this key fails
+///
+/// let settings = TenantSettings { concurrency: Some(3), weight: Some(2), ..TenantSettings::default() };
+/// assert_eq!(deliverer.set_tenant("acme", &settings)?, Answer::Accepted);
 ///
 /// deliverer.pause()?;
 /// assert_eq!(deliverer.pause_key("kitchen")?, Answer::Paused);
@@ -165,22 +168,8 @@ impl Deliverer {
     }
 
     /// Sets what a tenant may do, from the next send on: [`Answer::Accepted`], or [`Answer::Replaced`] if it was set or paused
-    /// before. It need not have a message. If more of its messages are out than it may have, no other goes out until enough
-    /// of them have ended. A weight counts from its next turn.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, TenantSettings, Verdict};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let to = Destination::function(|_| Verdict::Delivered);
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
-    /// let settings = TenantSettings { concurrency: Some(3), weight: Some(2), ..TenantSettings::default() };
-    /// assert_eq!(deliverer.set_tenant("acme", &settings)?, Answer::Accepted);
-    /// assert_eq!(deliverer.pause_tenant("acme")?, Answer::Paused);
-    /// assert_eq!(deliverer.tenants()?["acme"], TenantSettings { paused: Some(true), ..settings });
-    /// assert_eq!(deliverer.resume_tenant("acme")?, Answer::Resumed);
-    /// assert_eq!(deliverer.remove_tenant("acme")?, Answer::Removed);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// before. It need not have a message. A limit that is set lower is kept as the messages that are out end. A weight counts
+    /// from its next turn.
     ///
     /// # Errors
     /// [`DeliveryError::Usage`]: the name or a setting is not allowed, or all messages have one order. Otherwise the error
@@ -195,7 +184,7 @@ impl Deliverer {
     }
 
     /// Sends nothing of this tenant, also after a restart, until [`resume_tenant`](Deliverer::resume_tenant):
-    /// [`Answer::Paused`]. Its messages wait, and its settings stay. [`Answer::Refused`]: all messages have one order.
+    /// [`Answer::Paused`]. Its messages wait. [`Answer::Refused`]: all messages have one order.
     ///
     /// # Errors
     /// [`DeliveryError::Usage`] if no tenant can have this name. Otherwise the error that ended the run.

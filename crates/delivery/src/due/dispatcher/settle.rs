@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use super::{Dead, Dispatcher, Event, Flight, InFlight};
-use crate::due::destination::TenantTally;
 use crate::due::lanes::Slot;
 use crate::due::measures::NO_ANSWER_IN_TIME;
 use crate::due::outcome_feed::Ended;
 use crate::due::table;
-use crate::due::tallies::{LATE_US, Tally};
+use crate::due::tallies::Tally;
 use crate::due::window::State;
 use crate::message::shares::destination_in;
 use crate::sinks::{Verdict, Verdicts};
@@ -131,9 +130,6 @@ impl Dispatcher {
                     tally.fails(now_us, &reason);
                     self.fails_still(self.home_of(message.slot), &reason);
                 }
-                if let Some(tally) = self.tenant_tally_of(message.slot) {
-                    tally.failed += 1;
-                }
                 self.not_accepted(message, ending, &reason, retry_after_ms, began_us);
             }
             None => self.untried(message),
@@ -156,10 +152,6 @@ impl Dispatcher {
             tally.arrives(message.late_us);
             self.fails_no_more(self.home_of(message.slot));
         }
-        if let Some(tally) = self.tenant_tally_of(message.slot) {
-            tally.delivered += 1;
-            tally.late += u64::from(message.late_us > LATE_US);
-        }
         self.end(message.slot, done, None);
     }
 
@@ -168,11 +160,6 @@ impl Dispatcher {
         let entry = self.window.entry(slot);
         let name = entry.body.as_ref()?.destination()?;
         Some(self.to.tallies.of(destination_in(self.window.share(entry.share).id), name))
-    }
-
-    fn tenant_tally_of(&mut self, slot: Slot) -> Option<&mut TenantTally> {
-        let share = self.window.entry(slot).share;
-        (self.to.home(share) != share).then(|| &mut self.to.work_mut(share).tally)
     }
 
     /// The message was not tried. It goes out again at once, and no attempt is counted.

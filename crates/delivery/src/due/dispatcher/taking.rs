@@ -11,7 +11,6 @@ use crate::due::lanes::Slot;
 use crate::due::places::PlaceLimits;
 use crate::due::strikes::Line;
 use crate::due::table::{self, Candidate, Startable, Taken, Turn};
-use crate::due::tenants::MaySend;
 use crate::due::window::State;
 use crate::message::shares::tenant_in;
 use crate::message::{Body, Message};
@@ -217,12 +216,11 @@ impl Dispatcher {
 
     /// Whether the tenant of the share may send one more message. If not, the share is to be held back.
     fn tenant_may_send(&mut self, tenant: i64, share: u32) -> bool {
-        match self.tenants.may_send(tenant, share, self.clocks.now_us()) {
-            MaySend::Yes => return true,
-            MaySend::Later => {}
-            MaySend::After(wait_us) => _ = self.clocks.arm(Duration::from_micros(wait_us), Alarm::TenantPaced(tenant)),
+        let may_send = self.tenants.may_send(tenant, share, self.clocks.now_us());
+        if let Err(Some(wait_us)) = may_send {
+            self.clocks.arm(Duration::from_micros(wait_us), Alarm::TenantPaced(tenant));
         }
-        false
+        may_send.is_ok()
     }
 
     /// Puts this into the queue of its key.

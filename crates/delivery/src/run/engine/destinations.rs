@@ -151,7 +151,7 @@ impl Engine {
         found
     }
 
-    pub(super) fn snapshot(&self) -> Result<Snapshot, DeliveryError> {
+    fn snapshot(&self) -> Result<Snapshot, DeliveryError> {
         Snapshot::open(self.ownership.upgrade().ok_or(DeliveryError::Closed)?.path())
     }
 }

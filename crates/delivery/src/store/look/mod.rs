@@ -8,7 +8,6 @@
 //! | `troubles.rs` | keys that fail, dead letters, actions on many messages, destinations |
 //! | `figures.rs` | counts: of a store now, and for a report |
 //! | `destinations.rs` | the named destinations, with how much waits for each |
-//! | `tenants.rs` | how much waits for a tenant |
 //! | `analysis.rs` | lateness, and all messages in slices |
 //! | `beside_writer.rs` | what the engine asks of its own store: counts of due messages, marks |
 
@@ -19,5 +18,4 @@ mod figures;
 pub(crate) mod message;
 pub(crate) mod messages;
 pub(crate) mod snapshot;
-pub(crate) mod tenants;
 pub(crate) mod troubles;

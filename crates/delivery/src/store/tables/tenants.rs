@@ -14,7 +14,7 @@ use crate::store::sql::{Result, cached, execute, rows};
 const KNOWN: usize = 10_000;
 
 /// A tenant that was set, or paused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoredTenant {
     pub number: i64,
     pub name: Arc<str>,

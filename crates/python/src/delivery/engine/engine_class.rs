@@ -242,10 +242,9 @@ impl DeliveryEngine {
         destinations::measures_to_python(py, self.try_ask(py, |engine| engine.destination_measures(most))?)
     }
 
-    /// The busiest tenants, those with most that waits first, at most `limit` and 1,000.
+    /// The busiest tenants, those with most that is due first, at most `limit` and 1,000.
     fn tenant_figures<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        let found = self.try_ask(py, |engine| engine.tenant_figures(limit))?;
-        destinations::tenants_to_python(py, found)
+        destinations::tenants_to_python(py, self.ask(py, |engine| engine.tenant_figures(limit))?)
     }
 
     /// How many named destinations are down.

@@ -41,12 +41,7 @@ pub(crate) fn measures_to_python<'py>(
 }
 
 pub(crate) fn tenants_to_python(py: Python<'_>, found: Vec<TenantSeen>) -> PyResult<Vec<Bound<'_, PyDict>>> {
-    let seen = |it: TenantSeen| {
-        Ok(fields!(
-            py, it,
-            name is_paused: "paused" waiting overdue first_due_ms out delivered late failed: "failed_attempts"
-        ))
-    };
+    let seen = |it: TenantSeen| Ok(fields!(py, it, name is_paused: "paused" waiting overdue failing first_due_ms out));
     found.into_iter().map(seen).collect()
 }
 
