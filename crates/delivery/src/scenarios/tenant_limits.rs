@@ -294,30 +294,34 @@ fn a_destination_that_is_down_is_tried_with_no_message_of_a_paused_tenant__d6_d2
     assert_eq!(world.pass_ms(60_000, arrives).len(), 10);
 }
 
-/// Ends the process twice while all of it may have been sent, so that each message has two strikes.
-fn struck(settings: &str, held: usize) -> ByHand {
-    let mut world = ByHand::start(Settings::default());
-    world.give(vec![set_tenant("held", settings)]);
-    world.give([backlog("held", held), backlog("well", 3), vec![put(None, "of none", START_MS)]].concat());
-    for _ in 0..2 {
-        world = world.again();
-        world.write();
-        world.advance_ms(1_000);
-    }
-    world = world.again();
-    world
+/// Ends the process `times` times while all of it may have been sent.
+fn struck(items: Vec<Item>, times: usize) -> ByHand {
+    let world = ByHand::start(Settings::default());
+    world.give(items);
+    (0..times).fold(world, |world, _| {
+        for _ in 0..4 {
+            taken(&world);
+            world.write();
+        }
+        world.again()
+    })
 }
 
 #[test]
 fn those_with_strikes_of_a_tenant_that_may_send_nothing_hold_up_no_other__d6_d24() {
     for settings in [r#"{"rate":"1/h"}"#, r#"{"concurrency":1}"#, r#"{"paused":true}"#, "{}"] {
-        let world = struck(settings, 60);
+        let mut items = [backlog("held", 60), backlog("well", 3), vec![put(None, "of none", START_MS)]].concat();
+        items.push(pause_tenant("well", false));
+        let world = struck(items, 2);
+        world.give(vec![set_tenant("held", settings), pause_tenant("well", true)]);
         let mut hanging = Vec::new();
         let mut well = 0;
         for step in 0..100 {
             world.write();
-            if step == 1 {
-                world.give(Vec::from_iter((settings == "{}").then(|| pause_tenant("held", true))));
+            match step {
+                1 if settings == "{}" => drop(world.give(vec![pause_tenant("held", true)])),
+                3 => drop(world.give(vec![pause_tenant("well", false)])), // after the others
+                _ => {}
             }
             for (number, it) in taken(&world) {
                 if it.body.tenant() == Some("held") {
@@ -332,6 +336,24 @@ fn those_with_strikes_of_a_tenant_that_may_send_nothing_hold_up_no_other__d6_d24
         assert_eq!(well, 4, "with {settings}");
         assert!(settings == "{}" || hanging.len() <= 1, "with {settings}: {}", hanging.len());
     }
+}
+
+fn strikes(world: &ByHand, seq: i64) -> u32 {
+    world.engine.with_store(|store| store.attempts(seq)).unwrap().map_or(0, |it| it.strikes)
+}
+
+#[test]
+fn the_note_of_a_message_is_taken_back_when_its_tenant_is_paused__d6_d24() {
+    let world = struck(backlog("a", 1), 2);
+    assert_eq!(strikes(&world, 1), 2);
+    assert!(taken(&world).is_empty(), "it waits for its note");
+    world.give(vec![pause_tenant("a", true)]);
+    assert!(taken(&world).is_empty());
+    world.write();
+    let world = world.again();
+    assert_eq!(strikes(&world, 1), 2, "it was not sent");
+    world.give(vec![pause_tenant("a", false)]);
+    assert_eq!(world.pass_ms(5_000, arrives).len(), 1);
 }
 
 #[test]
