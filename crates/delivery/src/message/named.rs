@@ -60,7 +60,7 @@ pub struct NamedSettings {
     pub paused: Option<bool>,
 }
 
-/// The settings of one tenant (rule D24), as the store and the HTTP API have them. What is left out is as for all tenants.
+/// The settings of one tenant, as the store and the HTTP API have them. What is left out is as for all tenants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TenantSettings {

@@ -45,6 +45,10 @@ use crate::sinks::Verdict;
 ///
 /// let settings = TenantSettings { concurrency: Some(3), weight: Some(2), ..TenantSettings::default() };
 /// assert_eq!(deliverer.set_tenant("acme", &settings)?, Answer::Accepted);
+/// assert_eq!(deliverer.pause_tenant("acme")?, Answer::Paused);
+/// assert_eq!(deliverer.resume_tenant("acme")?, Answer::Resumed);
+/// assert_eq!(deliverer.tenants()?.len(), 1);
+/// assert_eq!(deliverer.remove_tenant("acme")?, Answer::Removed);
 ///
 /// deliverer.pause()?;
 /// assert_eq!(deliverer.pause_key("kitchen")?, Answer::Paused);
