@@ -310,21 +310,20 @@ fn struck(items: Vec<Item>, times: usize) -> ByHand {
 #[test]
 fn those_with_strikes_of_a_tenant_that_may_send_nothing_hold_up_no_other__d6_d24() {
     for settings in [r#"{"rate":"1/h"}"#, r#"{"concurrency":1}"#, r#"{"paused":true}"#, "{}"] {
-        let mut items = [backlog("held", 60), backlog("well", 3), vec![put(None, "of none", START_MS)]].concat();
-        items.push(pause_tenant("well", false));
-        let world = struck(items, 2);
-        world.give(vec![set_tenant("held", settings), pause_tenant("well", true)]);
+        let of_none = vec![put(None, "of none", START_MS)];
+        let world = struck([backlog("held", 60), backlog("too", 60), backlog("well", 3), of_none].concat(), 2);
+        world.give(vec![set_tenant("held", settings), set_tenant("too", settings), pause_tenant("well", true)]);
         let mut hanging = Vec::new();
         let mut well = 0;
         for step in 0..100 {
             world.write();
             match step {
-                1 if settings == "{}" => drop(world.give(vec![pause_tenant("held", true)])),
+                1 if settings == "{}" => drop(world.give(vec![pause_tenant("held", true), pause_tenant("too", true)])),
                 3 => drop(world.give(vec![pause_tenant("well", false)])), // after the others
                 _ => {}
             }
             for (number, it) in taken(&world) {
-                if it.body.tenant() == Some("held") {
+                if matches!(it.body.tenant(), Some("held" | "too")) {
                     hanging.push(number);
                     continue;
                 }
@@ -334,7 +333,7 @@ fn those_with_strikes_of_a_tenant_that_may_send_nothing_hold_up_no_other__d6_d24
             world.advance_ms(100);
         }
         assert_eq!(well, 4, "with {settings}");
-        assert!(settings == "{}" || hanging.len() <= 1, "with {settings}: {}", hanging.len());
+        assert!(settings == "{}" || hanging.len() <= 2, "with {settings}: {}", hanging.len());
     }
 }
 
@@ -347,6 +346,7 @@ fn the_note_of_a_message_is_taken_back_when_its_tenant_is_paused__d6_d24() {
     let world = struck(backlog("a", 1), 2);
     assert_eq!(strikes(&world, 1), 2);
     assert!(taken(&world).is_empty(), "it waits for its note");
+    world.write();
     world.give(vec![pause_tenant("a", true)]);
     assert!(taken(&world).is_empty());
     world.write();

@@ -215,7 +215,8 @@ impl Window {
 
     /// A share among others may have as much as is free: so there is always room for one more, and what many have is about
     /// equal (the dynamic threshold of Choudhury and Hahne, for queues that share a buffer). Of the bytes, they share what no
-    /// accepting takes away: else one that stands still would keep the others out while much is being accepted.
+    /// accepting takes away: else one that stands still would keep the others out while much is being accepted. While others
+    /// wait to be read, it has no more than an equal part among them: else the first ones would take all that becomes free.
     fn has_room_within(&self, share: u32, bytes: usize, of: impl Fn(usize) -> usize) -> bool {
         let most = (of(self.bounds.messages), of(self.budget.most_in_window()));
         let used = (self.len(), self.bytes + bytes);
@@ -225,9 +226,9 @@ impl Window {
         if used.0 >= most.0 || used.1 > most.1 {
             return false;
         }
-        let it = self.share(share);
-        let is_within =
-            it.messages < most.0 - used.0 && it.bytes + bytes <= of(self.budget.part()).saturating_sub(used.1);
+        let (it, part, waiting) = (self.share(share), of(self.budget.part()), self.behind.len() + 1);
+        let is_within = it.messages < (most.0 - used.0).min(most.0 / waiting)
+            && it.bytes + bytes <= part.saturating_sub(used.1).min(part / waiting);
         self.share_numbers.len() == 1 || it.messages == 0 || is_within
     }
 
