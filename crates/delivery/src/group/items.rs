@@ -143,10 +143,11 @@ impl Item {
             | Self::Look { id, key } => 100 + name_size(key.as_deref(), id),
             Self::Pause { key, .. } => 100 + name_size(key.as_deref(), ""),
             Self::Again(Failing::Key(name) | Failing::Message(name)) => 100 + name_size(None, name),
-            Self::RemoveDestination { name, .. } | Self::PauseDestination { name, .. } => 100 + name.len(),
-            Self::SetDestination { name, settings } => 100 + name.len() + settings.len(),
-            Self::ChangeTenant { name, change: TenantChange::Set(settings) } => 100 + name.len() + settings.len(),
-            Self::ChangeTenant { name, .. } => 100 + name.len(),
+            Self::SetDestination { name, settings }
+            | Self::ChangeTenant { name, change: TenantChange::Set(settings) } => 100 + name.len() + settings.len(),
+            Self::RemoveDestination { name, .. }
+            | Self::PauseDestination { name, .. }
+            | Self::ChangeTenant { name, .. } => 100 + name.len(),
             Self::Act { id, filter, .. } => 100 + id.len() + filter.size(),
             Self::Progress(it) => 100 + it.source.len(),
         }

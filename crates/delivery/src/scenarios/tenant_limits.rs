@@ -39,6 +39,7 @@ fn settle(world: &ByHand, taken: Vec<(u64, Delivery)>) {
 
 #[test]
 fn a_tenant_is_set_paused_and_removed_and_its_messages_stay__d24() {
+    use Answer::{Accepted, Paused, Removed, Replaced, Resumed, Unknown};
     let world = ByHand::start(Settings::default());
     let items = vec![
         set_tenant("a", r#"{"concurrency":3,"rate":"5/s","weight":7}"#),
@@ -51,7 +52,6 @@ fn a_tenant_is_set_paused_and_removed_and_its_messages_stay__d24() {
         set_tenant("d", r#"{"concurrency":2}"#),
         of("d", None, None, "1", START_MS),
     ];
-    use Answer::{Accepted, Paused, Removed, Replaced, Resumed, Unknown};
     assert_eq!(world.give(items), [Accepted, Replaced, Paused, Paused, Resumed, Unknown, Accepted, Replaced, Accepted]);
     let seen = |world: &ByHand| world.engine.tenants().unwrap();
     let is_paused = |paused| TenantSettings { paused: Some(paused), ..TenantSettings::default() };

@@ -43,7 +43,7 @@ impl Engine {
             let Some(body) = entry.body.as_ref().filter(|_| tenant != 0 && entry.state != State::Over) else { return };
             let it = found.entry(tenant).or_default();
             if it.waiting == 0 {
-                it.name = body.tenant().unwrap_or_default().to_owned();
+                body.tenant().unwrap_or_default().clone_into(&mut it.name);
             }
             it.waiting += 1;
             it.overdue += u64::from(entry.due_ms <= now_ms);

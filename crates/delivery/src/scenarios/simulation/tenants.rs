@@ -132,7 +132,7 @@ impl World {
             assert_eq!(delivery.body.tenant().map(str::to_owned), (*number > 0).then(|| tenant(*number)));
         }
         for number in 1..=self.tenants.count {
-            let count = of.iter().filter(|it| **it == number).count();
+            let count = of.iter().copied().filter(|it| *it == number).count();
             if count == 0 {
                 continue;
             }
