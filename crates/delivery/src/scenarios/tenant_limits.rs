@@ -337,25 +337,6 @@ fn those_with_strikes_of_a_tenant_that_may_send_nothing_hold_up_no_other__d6_d24
     }
 }
 
-fn strikes(world: &ByHand, seq: i64) -> u32 {
-    world.engine.with_store(|store| store.attempts(seq)).unwrap().map_or(0, |it| it.strikes)
-}
-
-#[test]
-fn the_note_of_a_message_is_taken_back_when_its_tenant_is_paused__d6_d24() {
-    let world = struck(backlog("a", 1), 2);
-    assert_eq!(strikes(&world, 1), 2);
-    assert!(taken(&world).is_empty(), "it waits for its note");
-    world.write();
-    world.give(vec![pause_tenant("a", true)]);
-    assert!(taken(&world).is_empty());
-    world.write();
-    let world = world.again();
-    assert_eq!(strikes(&world, 1), 2, "it was not sent");
-    world.give(vec![pause_tenant("a", false)]);
-    assert_eq!(world.pass_ms(5_000, arrives).len(), 1);
-}
-
 #[test]
 fn the_busiest_tenants_are_told_with_what_waits_for_them__d14_d24() {
     let world = ByHand::start(Settings::default());
