@@ -13,7 +13,15 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::destination::Offer;
+use super::lanes::Slot;
+
+/// An entry in a queue for sending.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Offer {
+    Lane(u32),
+    /// A message without a key, or a message that is tried again.
+    Message(Slot, i64),
+}
 
 #[derive(Debug, Default)]
 pub(super) struct FairQueue {

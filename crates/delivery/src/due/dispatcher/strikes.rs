@@ -2,7 +2,8 @@
 
 use super::{Dispatcher, Flight};
 use crate::due::clocks::Alarm;
-use crate::due::destination::{Destination, Offer};
+use crate::due::destination::Destination;
+use crate::due::fair_queue::Offer;
 use crate::due::lanes::Slot;
 use crate::due::strikes::{GROUP, IN_GROUP, LONG_US, Line};
 use crate::due::window::State;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{Dispatcher, Flight, InFlight, PASSED_AT_ONCE};
 use crate::due::clocks::Alarm;
-use crate::due::destination::{Destination, Offer};
+use crate::due::destination::Destination;
 use crate::due::doubt::Key;
-use crate::due::fair_queue::FairQueue;
+use crate::due::fair_queue::{FairQueue, Offer};
 use crate::due::lanes::Slot;
 use crate::due::places::PlaceLimits;
 use crate::due::strikes::Line;

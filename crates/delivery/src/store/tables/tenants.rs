@@ -5,45 +5,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row};
-use rustc_hash::FxHashMap;
 
 use crate::store::Store;
 use crate::store::sql::{Result, cached, execute, rows};
+use crate::store::types::{StoredTenant, Tenants};
 
 /// How many numbers are in memory, to be found without a look into the file.
 const KNOWN: usize = 10_000;
 
-/// A tenant that was set, or paused.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StoredTenant {
-    pub number: i64,
-    pub name: Arc<str>,
-    /// As JSON; `None`: it was removed, and has the usual ones.
-    pub settings: Option<Arc<str>>,
-    /// Since when nothing of it is sent.
-    pub paused_ms: Option<i64>,
-}
-
-#[derive(Debug, Default)]
-pub(in crate::store) struct Tenants {
-    /// The numbers of those that were named last.
-    numbers: FxHashMap<Arc<str>, i64>,
-    set: BTreeMap<Arc<str>, StoredTenant>,
-    /// Whether the store has any.
-    has_any: bool,
-}
-
-impl Tenants {
-    pub(in crate::store) fn load(db: &Connection) -> Result<Self> {
-        let set = |row: &Row<'_>| {
-            let (number, name, settings): (_, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            let (name, settings) = (Arc::from(name), Some(settings.into()));
-            Ok((Arc::clone(&name), StoredTenant { number, name, settings, paused_ms: row.get(3)? }))
-        };
-        let query = "SELECT tenant, name, settings, paused_ms FROM tenants WHERE settings IS NOT NULL";
-        let set = rows(db, query, [], set)?.into_iter().collect();
-        Ok(Self { has_any: are_any(db)?, set, ..Self::default() })
-    }
+pub(in crate::store) fn load(db: &Connection) -> Result<Tenants> {
+    let set = |row: &Row<'_>| {
+        let (number, name, settings): (_, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (name, settings) = (Arc::from(name), Some(settings.into()));
+        Ok((Arc::clone(&name), StoredTenant { number, name, settings, paused_ms: row.get(3)? }))
+    };
+    let query = "SELECT tenant, name, settings, paused_ms FROM tenants WHERE settings IS NOT NULL";
+    let set = rows(db, query, [], set)?.into_iter().collect();
+    Ok(Tenants { has_any: are_any(db)?, set, ..Tenants::default() })
 }
 
 impl Store {
