@@ -17,7 +17,7 @@ pub use crate::formats::csv_rows::Csv;
 pub use crate::formats::hand_off::{read_hand_off, write_stream};
 pub use crate::formats::lines::Block;
 pub use crate::formats::ndjson::Ndjson;
-pub use crate::group::items::{Answers, Completion, Failing, Item, Ticket};
+pub use crate::group::items::{Answers, Completion, Failing, Item, TenantChange, Ticket};
 pub use crate::group::operations::{ANSWERS, OPERATIONS};
 pub use crate::message::columns::{Columns, MISSED, TZ};
 pub use crate::message::fields::{Fields, Other, Payload, Request, Schema, Value};
@@ -30,7 +30,8 @@ pub use crate::message::{
 };
 pub use crate::run::engine::Engine;
 pub use crate::run::engine::destinations::DestinationMeasures;
-pub use crate::run::settings::{SETTINGS, Settings, check_destination};
+pub use crate::run::engine::tenants::TenantSeen;
+pub use crate::run::settings::{SETTINGS, Settings, check_destination, check_tenant};
 pub use crate::run::threads::Running;
 #[cfg(feature = "http")]
 pub use crate::sinks::beside::beside_webhooks;

@@ -97,7 +97,7 @@ pub use base::summary::Summary;
 pub use due::dispatcher::Event;
 pub use group::items::{Answer, Receipt};
 pub use message::Message;
-pub use message::named::{NamedBody, NamedSettings};
+pub use message::named::{NamedBody, NamedSettings, TenantSettings};
 pub use message::recurrence::Missed;
 pub use run::threads::Observer;
 pub use sinks::{Delivery, Reply, ReplySink, Sink, SyncFn, Verdict, Verdicts};

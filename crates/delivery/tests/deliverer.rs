@@ -10,7 +10,8 @@ use arrow_array::{Int64Array, RecordBatch, StringArray};
 use arrow_ipc::writer::StreamWriter;
 use tickwheel_delivery::internal::{SystemWallTime, WallTime as _};
 use tickwheel_delivery::{
-    Answer, Deliverer, Delivery, DeliveryError, Destination, Event, Letter, Message, Observer, OpenOptions, Verdict,
+    Answer, Deliverer, Delivery, DeliveryError, Destination, Event, Letter, Message, Observer, OpenOptions,
+    TenantSettings, Verdict,
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -218,10 +219,31 @@ fn a_store_of_another_format_is_refused_and_left_alone__d20() {
     std::fs::write(&path, &bytes).unwrap();
     let error = Deliverer::open(&path, taking().0).unwrap_err();
     let text = format!(
-        "{} is a store of format 3, and this tickwheel reads and writes format 9 alone: deliver its messages with the \
+        "{} is a store of format 3, and this tickwheel reads and writes format 10 alone: deliver its messages with the \
          tickwheel that made it, or name another file",
         path.display()
     );
     assert!(matches!(&error, DeliveryError::Usage(said) if *said == text), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
+
+#[test]
+fn a_tenant_is_set_and_paused_by_the_program_and_a_bad_setting_is_refused__d24() {
+    let (to, arrived) = taking();
+    let (deliverer, _folder) = open(to);
+    let bad = deliverer.set_tenant("a", &TenantSettings { weight: Some(101), ..TenantSettings::default() });
+    assert!(matches!(&bad, Err(DeliveryError::Usage(said)) if said.starts_with("weight is 101")), "{bad:?}");
+    assert!(matches!(deliverer.pause_tenant("a b"), Err(DeliveryError::Usage(_))));
+    let settings = TenantSettings { rate: Some("1000/s".to_owned()), weight: Some(3), ..TenantSettings::default() };
+    assert_eq!(deliverer.set_tenant("a", &settings).unwrap(), Answer::Accepted);
+    assert_eq!(deliverer.pause_tenant("a").unwrap(), Answer::Paused);
+    for (id, tenant) in [("1", "a"), ("2", "b")] {
+        deliverer.put(Message::after(id, Duration::ZERO, "x").tenant(tenant)).unwrap();
+    }
+    assert_eq!(arrived.recv_timeout(LONG).unwrap().0, "2");
+    assert_eq!(deliverer.tenants().unwrap()["a"], TenantSettings { paused: Some(true), ..settings });
+    assert_eq!(deliverer.resume_tenant("a").unwrap(), Answer::Resumed);
+    assert_eq!(arrived.recv_timeout(LONG).unwrap().0, "1");
+    assert_eq!(deliverer.remove_tenant("a").unwrap(), Answer::Removed);
+    assert_eq!(deliverer.remove_tenant("a").unwrap(), Answer::Unknown);
 }

@@ -193,7 +193,7 @@ def test_a_pause_is_of_one_destination_alone_and_lasts__D16_D23(tmp_path: Path, 
         for wrong in (queue.pause, queue.resume):
             with pytest.raises(WrongUsage, match="there is no destination 'nobody'"):
                 wrong(destination="nobody")
-            with pytest.raises(WrongUsage, match="a key, or a destination, or none"):
+            with pytest.raises(WrongUsage, match="a key, a destination, or a tenant, or none"):
                 wrong("k", destination="held")
             with pytest.raises(BadRecord, match="no name of a destination"):
                 wrong(destination="no body")

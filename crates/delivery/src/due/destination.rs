@@ -9,7 +9,6 @@ use fastrand::Rng;
 
 use super::doubt::{Doubts, Key};
 use super::fair_queue::FairQueue;
-use super::lanes::Slot;
 use super::outage::Outage;
 use super::pace::{Pace, Rate};
 use super::places::{PlaceLimits, Places};
@@ -206,14 +205,6 @@ impl Queues {
     pub(super) fn of_mut(&mut self, is_in_doubt: bool) -> &mut FairQueue {
         if is_in_doubt { &mut self.in_doubt } else { &mut self.fresh }
     }
-}
-
-/// An entry in a queue for sending.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Offer {
-    Lane(u32),
-    /// A message without a key, or a message that is tried again.
-    Message(Slot, i64),
 }
 
 const IN_MEMORY: &str = "it is there as long as a share of it";

@@ -53,7 +53,7 @@ use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
 use crate::message::shares::destination_in;
-use crate::store::{Attempts, Done, Outcome, StoredDestination};
+use crate::store::{Attempts, Done, Outcome, StoredDestination, StoredTenant};
 use tickwheel::{Handle, Timer};
 
 pub use event::Event;
@@ -158,7 +158,7 @@ struct Flight {
     /// Of the destination.
     share: u32,
     messages: Vec<InFlight>,
-    /// Those of them that have one, each time. Empty without limits for tenants.
+    /// Those of them that have one, each time.
     tenants: Vec<i64>,
     /// On the timer's clock.
     began_us: u64,
@@ -301,7 +301,7 @@ impl Dispatcher {
         std::mem::swap(&mut self.measures, &mut before.measures);
         self.to.tallies.take_over(&mut before.to.tallies);
         self.to[0].take_over(&mut before.to[0]);
-        self.tenants.take_over(&mut before.tenants);
+        self.tenants.take_over(&mut before.tenants, self.clocks.now_us());
     }
 
     /// Whether messages are due by the clock.
@@ -314,12 +314,12 @@ impl Dispatcher {
         !self.flights.open.is_empty()
     }
 
-    /// What each tenant may do.
+    /// What each tenant may do that is not set.
     pub(crate) fn limit_tenants(&mut self, limits: TenantLimits) {
-        self.tenants.set_limits(limits);
+        self.tenants.set_usual(limits);
     }
 
-    /// How many tenants with limits are in memory.
+    /// How many tenants are in memory that are busy.
     #[cfg(test)]
     pub(crate) fn busy_tenants(&self) -> usize {
         self.tenants.len()
@@ -523,6 +523,20 @@ impl Dispatcher {
         }
     }
 
+    /// The tenant may do this from now on.
+    pub(crate) fn set_tenant(&mut self, stored: &StoredTenant) {
+        let going_on = self.tenants.set(stored, self.clocks.now_us());
+        if stored.paused_ms.is_some() && self.strikes.has_any() {
+            self.unnote_waiting(|it, slot| it.tenant_of(slot) == stored.number);
+        }
+        self.release_shares(going_on);
+    }
+
+    /// Whether the tenant is paused, and how many of its messages are in calls that have not returned.
+    pub(crate) fn tenant_state(&self, tenant: i64) -> (bool, usize) {
+        self.tenants.state(tenant)
+    }
+
     /// The destination was removed, and has no message any more.
     pub(crate) fn forget_destination(&mut self, id: i64) {
         self.to.tallies.forget(id);
@@ -554,7 +568,7 @@ impl Dispatcher {
             Err(_) => self.to[share].is_paused = true,
         }
         if self.to[share].is_paused && self.strikes.has_any() {
-            self.unnote_waiting(Some(share));
+            self.unnote_waiting(|it, slot| it.home_of(slot) == share);
         }
         self.tally_state(share);
         self.has_turn_again(share);
@@ -569,7 +583,7 @@ impl Dispatcher {
     }
 
     fn wait_for_tokens(&mut self, share: u32) {
-        let wait_us = self.to[share].pace.wait_us();
+        let wait_us = self.to[share].pace.wait_us(self.clocks.now_us());
         self.clocks.arm(Duration::from_micros(wait_us), Alarm::Paced(share));
     }
 }

@@ -1,7 +1,7 @@
 //! The messages that can be sent to one destination. Its tenants take turns (rule D24).
 //!
 //! - Each share has a queue of its own, in the order in which its messages became ready. A share in turn gives as many
-//!   messages as its weight, and then goes to the end of the line (weighted round robin).
+//!   messages as its weight when the turn begins, and then goes to the end of the line (weighted round robin).
 //! - A share whose queue was empty goes to the end of the line. So its message waits for one turn of each other share, and
 //!   not for what waits there.
 //! - A share that is held back is not in the line, and keeps its messages.
@@ -13,7 +13,15 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::destination::Offer;
+use super::lanes::Slot;
+
+/// An entry in a queue for sending.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Offer {
+    Lane(u32),
+    /// A message without a key, or a message that is tried again.
+    Message(Slot, i64),
+}
 
 #[derive(Debug, Default)]
 pub(super) struct FairQueue {
@@ -27,19 +35,12 @@ pub(super) struct FairQueue {
     len: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ShareQueue {
     offers: VecDeque<Offer>,
-    weight: u32,
-    /// How many more messages it gives before the next share is in turn.
+    /// How many more messages it gives before the next share is in turn. 0: its turn has not begun.
     left: u32,
     is_held: bool,
-}
-
-impl Default for ShareQueue {
-    fn default() -> Self {
-        Self { offers: VecDeque::new(), weight: 1, left: 1, is_held: false }
-    }
 }
 
 impl FairQueue {
@@ -70,13 +71,6 @@ impl FairQueue {
         self.plain.offers.iter().chain(self.of_tenants.values().flat_map(|it| &it.offers))
     }
 
-    #[cfg(test)]
-    /// How many messages the share gives in each of its turns.
-    pub(super) fn set_weight(&mut self, share: u32, weight: u32) {
-        let queue = self.queue(share);
-        (queue.weight, queue.left) = (weight, weight);
-    }
-
     pub(super) fn push_back(&mut self, share: u32, offer: Offer) {
         if self.queue(share).offers.is_empty() && !self.queue(share).is_held {
             self.line.push_back(share);
@@ -85,7 +79,7 @@ impl FairQueue {
         self.len += 1;
     }
 
-    /// The message comes next, unless its share is held back.
+    /// The message comes next, unless its share is held back. It counts as one of a turn of its share.
     pub(super) fn push_front(&mut self, share: u32, offer: Offer) {
         if self.line.front() != Some(&share) && !self.queue(share).is_held {
             self.line.retain(|it| *it != share);
@@ -107,7 +101,15 @@ impl FairQueue {
     /// The share is not in the line until [`FairQueue::release`].
     pub(super) fn hold(&mut self, share: u32) {
         self.queue(share).is_held = true;
-        self.line.retain(|it| *it != share);
+        self.leave_line(share);
+    }
+
+    fn leave_line(&mut self, share: u32) {
+        if self.line.front() == Some(&share) {
+            self.line.pop_front();
+        } else {
+            self.line.retain(|it| *it != share);
+        }
     }
 
     pub(super) fn release(&mut self, share: u32) {
@@ -117,22 +119,18 @@ impl FairQueue {
         }
     }
 
-    /// Takes a message that [`FairQueue::find`] has found.
-    pub(super) fn remove(&mut self, (share, place): (u32, usize)) -> Option<Offer> {
+    /// Takes a message that [`FairQueue::find`] has found. `weight`: how many messages the share gives, if its turn begins.
+    pub(super) fn remove(&mut self, (share, place): (u32, usize), weight: u32) -> Option<Offer> {
         let queue = self.queue(share);
         let offer = queue.offers.remove(place)?;
-        queue.left = queue.left.saturating_sub(1);
+        queue.left = if queue.left == 0 { weight } else { queue.left } - 1;
         let (is_over, is_empty) = (queue.left == 0, queue.offers.is_empty());
-        if is_over || is_empty {
-            queue.left = queue.weight;
+        if is_empty {
+            queue.left = 0;
         }
         self.len -= 1;
         if is_over || is_empty {
-            if self.line.front() == Some(&share) {
-                self.line.pop_front();
-            } else {
-                self.line.retain(|it| *it != share);
-            }
+            self.leave_line(share);
             if !is_empty {
                 self.line.push_back(share);
             } else if share != self.home {
@@ -163,14 +161,17 @@ mod tests {
     use super::*;
 
     fn messages(queue: &mut FairQueue) -> Vec<i64> {
-        let next = std::iter::from_fn(|| queue.remove(queue.find(1, |_| true)?));
+        let weight = |share: u32| if share == 1 { 2 } else { 1 };
+        let next = std::iter::from_fn(|| {
+            let place = queue.find(1, |_| true)?;
+            queue.remove(place, weight(place.0))
+        });
         next.map(|offer| if let Offer::Message(_, seq) = offer { seq } else { panic!("{offer:?}") }).collect()
     }
 
     #[test]
     fn shares_take_turns_by_their_weights__d24() {
         let mut queue = FairQueue::of(1);
-        queue.set_weight(1, 2);
         for (share, seq) in [(1, 10), (1, 11), (1, 12), (2, 20), (2, 21)] {
             queue.push_back(share, Offer::Message(0, seq));
         }
@@ -196,7 +197,7 @@ mod tests {
             queue.push_back(share, Offer::Message(0, seq));
         }
         queue.push_front(2, Offer::Message(0, 5));
-        assert_eq!(messages(&mut queue), [5, 3, 1, 4, 2]);
+        assert_eq!(messages(&mut queue), [5, 1, 3, 2, 4]);
     }
 
     #[test]
@@ -210,7 +211,7 @@ mod tests {
             (queue.find(2, is(2)), queue.find(2, is(3)), queue.find(3, is(3))),
             (Some((0, 1)), None, Some((2, 0)))
         );
-        assert!(matches!(queue.remove((2, 0)), Some(Offer::Message(0, 3))));
+        assert!(matches!(queue.remove((2, 0), 1), Some(Offer::Message(0, 3))));
         assert_eq!(messages(&mut queue), [1, 2]);
     }
 }

@@ -106,9 +106,8 @@ impl Pace {
     pub(crate) fn set(&mut self, rate: Option<Rate>, now_us: u64) {
         let before = self.bucket.take();
         *self = Self::new(rate, now_us);
-        if let Some((bucket, mut before)) = self.bucket.as_mut().zip(before) {
-            before.fill(now_us);
-            bucket.parts = bucket.parts * before.parts / before.most();
+        if let Some((bucket, before)) = self.bucket.as_mut().zip(before) {
+            bucket.parts = bucket.parts * before.parts(now_us) / before.most();
         }
     }
 
@@ -118,32 +117,28 @@ impl Pace {
     }
 
     /// How many messages may go out now.
-    pub(crate) fn tokens(&mut self, now_us: u64) -> usize {
-        let Some(bucket) = &mut self.bucket else { return usize::MAX };
-        bucket.fill(now_us);
-        usize::try_from(bucket.parts / u128::from(bucket.rate.per_us)).unwrap_or(usize::MAX)
+    pub(crate) fn tokens(&self, now_us: u64) -> usize {
+        let Some(bucket) = &self.bucket else { return usize::MAX };
+        usize::try_from(bucket.parts(now_us) / u128::from(bucket.rate.per_us)).unwrap_or(usize::MAX)
     }
 
     /// Whether it is as new.
-    pub(crate) fn is_rested(&mut self, now_us: u64) -> bool {
-        let is_full = self.bucket.as_mut().is_none_or(|bucket| {
-            bucket.fill(now_us);
-            bucket.parts == bucket.most()
-        });
-        is_full && !self.is_waiting
+    pub(crate) fn is_rested(&self, now_us: u64) -> bool {
+        self.bucket.as_ref().is_none_or(|it| it.parts(now_us) == it.most()) && !self.is_waiting
     }
 
     /// Takes the tokens of these messages. There must be enough tokens.
-    pub(crate) fn spend(&mut self, messages: usize) {
+    pub(crate) fn spend(&mut self, messages: usize, now_us: u64) {
         if let Some(bucket) = &mut self.bucket {
-            bucket.parts -= messages as u128 * u128::from(bucket.rate.per_us);
+            let parts = bucket.parts(now_us) - messages as u128 * u128::from(bucket.rate.per_us);
+            (bucket.parts, bucket.at_us) = (parts, bucket.at_us.max(now_us));
         }
     }
 
     /// Makes sending wait until [`Pace::goes_on`]. Returns how long the wait should last.
-    pub(crate) fn wait_us(&mut self) -> u64 {
+    pub(crate) fn wait_us(&mut self, now_us: u64) -> u64 {
         self.is_waiting = true;
-        self.bucket.as_ref().map_or(0, Bucket::empty_for_us)
+        self.bucket.as_ref().map_or(0, |bucket| bucket.empty_for_us(now_us))
     }
 
     /// The alarm has fired.
@@ -158,17 +153,17 @@ impl Bucket {
         self.rate.burst() * u128::from(self.rate.per_us)
     }
 
-    fn fill(&mut self, now_us: u64) {
+    /// The parts that are in it now.
+    fn parts(&self, now_us: u64) -> u128 {
         let came = u128::from(now_us.saturating_sub(self.at_us)) * u128::from(self.rate.messages);
-        self.parts = (self.parts + came).min(self.most());
-        self.at_us = self.at_us.max(now_us);
+        (self.parts + came).min(self.most())
     }
 
     /// The time until there is a token, and at least the tokens of [`GATHER_US`].
-    fn empty_for_us(&self) -> u64 {
+    fn empty_for_us(&self, now_us: u64) -> u64 {
         let messages = u128::from(self.rate.messages);
         let wanted = u128::from(self.rate.per_us).max(messages * GATHER_US);
-        u64::try_from(wanted.saturating_sub(self.parts).div_ceil(messages)).unwrap_or(u64::MAX)
+        u64::try_from(wanted.saturating_sub(self.parts(now_us)).div_ceil(messages)).unwrap_or(u64::MAX)
     }
 }
 
@@ -188,14 +183,14 @@ mod tests {
         while now_us <= START_US + until_us {
             let tokens = pace.tokens(now_us);
             if tokens == 0 {
-                now_us += pace.wait_us();
+                now_us += pace.wait_us(now_us);
                 assert!(!pace.may_send());
                 pace.goes_on();
                 assert!(pace.tokens(now_us) > 0, "the alarm comes when there is a token");
                 continue;
             }
             let count = if is_one_by_one { 1 } else { tokens };
-            pace.spend(count);
+            pace.spend(count, now_us);
             sent.extend(std::iter::repeat_n(now_us - START_US, count));
         }
         sent
@@ -210,7 +205,7 @@ mod tests {
     fn changes_of_the_rate_bring_no_burst__d18() {
         let hourly = |messages| Some(Rate { messages, per_us: 3_600_000_000 });
         let mut pace = Pace::new(hourly(100), 0);
-        pace.spend(1);
+        pace.spend(1, 0);
         for messages in [101, 100, 1, 100] {
             pace.set(hourly(messages), 0);
             assert_eq!(pace.tokens(0), 0, "{messages}");
@@ -225,7 +220,7 @@ mod tests {
         let hour_us = 3_600_000_000;
         assert_eq!(sent_us(Rate { messages: 1, per_us: hour_us }, false, 2 * hour_us), [0, hour_us, 2 * hour_us]);
         let mut pace = Pace::new(Some(per_second(1)), 0);
-        pace.spend(1);
+        pace.spend(1, 0);
         assert_eq!(pace.tokens(1_000 * hour_us), 1);
     }
 
@@ -260,7 +255,7 @@ mod tests {
                 let most_us = [1, 300, 20_000_000][random.usize(0..3)];
                 now_us += random.u64(0..most_us);
                 let count = random.usize(0..=pace.tokens(now_us).min(30));
-                pace.spend(count);
+                pace.spend(count, now_us);
                 sent.extend(std::iter::repeat_n(now_us, count));
             }
             let (messages, per_us) = (u128::from(rate.messages), u128::from(rate.per_us));
@@ -277,17 +272,17 @@ mod tests {
     fn a_late_wake_up_costs_nothing_up_to_100_ms__d18() {
         let mut pace = Pace::new(Some(per_second(1_000)), 0);
         assert_eq!(pace.tokens(0), 100);
-        pace.spend(100);
+        pace.spend(100, 0);
         assert_eq!(pace.tokens(100_000), 100);
-        pace.spend(100);
+        pace.spend(100, 100_000);
         assert_eq!(pace.tokens(300_000), 100, "what comes later than that is lost");
     }
 
     #[test]
     fn a_fast_rate_wakes_once_in_a_millisecond__d18() {
         let mut pace = Pace::new(Some(per_second(100_000)), 0);
-        pace.spend(10_000);
-        assert_eq!(pace.wait_us(), 1_000);
+        pace.spend(10_000, 0);
+        assert_eq!(pace.wait_us(0), 1_000);
         pace.goes_on();
         assert_eq!(pace.tokens(1_000), 100);
     }
@@ -295,7 +290,7 @@ mod tests {
     #[test]
     fn a_clock_that_seems_to_go_back_brings_nothing__d18() {
         let mut pace = Pace::new(Some(per_second(1)), 5_000_000);
-        pace.spend(1);
+        pace.spend(1, 5_000_000);
         assert_eq!((pace.tokens(0), pace.tokens(5_999_999), pace.tokens(6_000_000)), (0, 0, 1));
     }
 
@@ -303,7 +298,7 @@ mod tests {
     fn without_a_rate_all_goes_out__d18() {
         let mut pace = Pace::default();
         assert_eq!(pace.tokens(0), usize::MAX);
-        pace.spend(usize::MAX);
+        pace.spend(usize::MAX, 0);
         assert_eq!(pace.tokens(0), usize::MAX);
         assert!(pace.may_send());
     }

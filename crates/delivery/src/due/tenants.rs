@@ -1,6 +1,8 @@
 //! The limits of each tenant, over all destinations (rule D24).
 //!
-//! - At most so many messages of a tenant are out. A message counts until its call has returned, cut off or not.
+//! - A tenant has the usual limits, or those that it was set to. It may be paused.
+//! - At most so many messages of a tenant are out. A message counts until its call has returned, cut off or not. All count,
+//!   also those of tenants without a limit, as it may be set while they are out.
 //! - Each message takes a token of its tenant's rate.
 //! - A share of a tenant that may send nothing is held back in its queue, from when it is in turn until there is room.
 //! - Only tenants that are busy are in memory: with messages out, held back, or with a bucket that is not full.
@@ -8,17 +10,35 @@
 use rustc_hash::FxHashMap;
 
 use super::pace::{Pace, Rate};
+use crate::message::named::TenantSettings;
+use crate::store::StoredTenant;
 
 /// What one tenant may do.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct TenantLimits {
     pub(crate) concurrency: Option<usize>,
     pub(crate) rate: Option<Rate>,
+    pub(crate) weight: u32,
+    pub(crate) is_paused: bool,
+}
+
+impl Default for TenantLimits {
+    fn default() -> Self {
+        Self { concurrency: None, rate: None, weight: 1, is_paused: false }
+    }
+}
+
+impl TenantLimits {
+    fn have_room(self, out: usize) -> bool {
+        !self.is_paused && self.concurrency.is_none_or(|most| out < most)
+    }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Tenants {
-    limits: TenantLimits,
+    usual: TenantLimits,
+    /// Of those that were set or paused.
+    set: FxHashMap<i64, TenantLimits>,
     busy: FxHashMap<i64, Busy>,
     /// The tenant of each message in each call that has not returned.
     of_calls: FxHashMap<u64, Vec<i64>>,
@@ -34,49 +54,76 @@ struct Busy {
     held: Vec<u32>,
 }
 
-/// Whether a tenant may send a message.
-pub(super) enum MaySend {
-    Yes,
-    /// Once a call of it has returned, or its alarm has fired.
-    Later,
-    /// After this time: an alarm is to be set.
-    After(u64),
-}
-
 impl Tenants {
-    pub(super) fn set_limits(&mut self, limits: TenantLimits) {
-        self.limits = limits;
+    /// Before the start: what tenants may do that are not set.
+    pub(super) fn set_usual(&mut self, usual: TenantLimits) {
+        self.usual = usual;
     }
 
-    pub(super) fn have_limits(&self) -> bool {
-        self.limits.concurrency.is_some() || self.limits.rate.is_some()
-    }
-
-    /// Whether one more message may go out. If not, the share waits until [`Tenants::take_held`].
-    pub(super) fn may_send(&mut self, tenant: i64, share: u32, now_us: u64) -> MaySend {
-        let TenantLimits { concurrency, rate } = self.limits;
-        let new = || Busy { pace: Pace::new(rate, now_us), ..Busy::default() };
-        let it = self.busy.entry(tenant).or_insert_with(new);
-        let has_room = concurrency.is_none_or(|most| it.out < most);
-        if has_room && it.pace.may_send() && it.pace.tokens(now_us) > 0 {
-            return MaySend::Yes;
+    /// The tenant may do this from now on. Returns the shares that may go on.
+    pub(super) fn set(&mut self, stored: &StoredTenant, now_us: u64) -> Vec<u32> {
+        let (tenant, before) = (stored.number, self.limits(stored.number).rate);
+        match &stored.settings {
+            Some(settings) => _ = self.set.insert(tenant, self.limits_of(settings, stored.paused_ms.is_some())),
+            None => _ = self.set.remove(&tenant),
         }
+        let rate = self.limits(tenant).rate;
+        if let Some(it) = self.busy.get_mut(&tenant).filter(|_| rate != before) {
+            it.pace.set(rate, now_us);
+        }
+        self.take_held(tenant, now_us)
+    }
+
+    fn limits_of(&self, settings: &str, is_paused: bool) -> TenantLimits {
+        // A version that can't read them sends nothing of it.
+        let Ok(TenantSettings { rate, concurrency, weight, .. }) = serde_json::from_str(settings) else {
+            return TenantLimits { is_paused: true, ..self.usual };
+        };
+        TenantLimits {
+            concurrency: concurrency.or(self.usual.concurrency),
+            rate: rate.and_then(|rate| Rate::parse(&rate).ok()).or(self.usual.rate),
+            weight: weight.unwrap_or(self.usual.weight),
+            is_paused,
+        }
+    }
+
+    pub(super) fn limits(&self, tenant: i64) -> TenantLimits {
+        self.set.get(&tenant).copied().unwrap_or(self.usual)
+    }
+
+    /// Whether one more message may go out. If not, the share waits until [`Tenants::take_held`], and an alarm is to be set if
+    /// only a token is missing: after this time.
+    pub(super) fn may_send(&mut self, tenant: i64, share: u32, now_us: u64) -> Result<(), Option<u64>> {
+        if self.free(tenant, now_us) > 0 {
+            return Ok(());
+        }
+        let limits = self.limits(tenant);
+        let it = self.busy(tenant, now_us);
         it.held.push(share);
-        if has_room && it.pace.may_send() { MaySend::After(it.pace.wait_us()) } else { MaySend::Later }
+        let waits_for_token = limits.have_room(it.out) && it.pace.may_send();
+        Err(waits_for_token.then(|| it.pace.wait_us(now_us)))
     }
 
-    /// Whether fewer messages of it are out than may be.
-    pub(super) fn has_room(&self, tenant: i64) -> bool {
-        self.limits.concurrency.is_none_or(|most| self.busy.get(&tenant).is_none_or(|it| it.out < most))
+    /// How many more messages may go out now.
+    pub(super) fn free(&self, tenant: i64, now_us: u64) -> usize {
+        let TenantLimits { concurrency, rate, is_paused, .. } = self.limits(tenant);
+        let (out, tokens) = match self.busy.get(&tenant) {
+            Some(it) => (it.out, if it.pace.may_send() { it.pace.tokens(now_us) } else { 0 }),
+            None => (0, Pace::new(rate, now_us).tokens(now_us)),
+        };
+        if is_paused { 0 } else { concurrency.map_or(usize::MAX, |most| most.saturating_sub(out)).min(tokens) }
     }
 
-    /// A message of it goes out. One that goes alone (D6) needs no token.
+    fn busy(&mut self, tenant: i64, now_us: u64) -> &mut Busy {
+        let rate = self.limits(tenant).rate;
+        self.busy.entry(tenant).or_insert_with(|| Busy { pace: Pace::new(rate, now_us), ..Busy::default() })
+    }
+
+    /// A message of it goes out.
     pub(super) fn sends(&mut self, tenant: i64, now_us: u64) {
-        let new = || Busy { pace: Pace::new(self.limits.rate, now_us), ..Busy::default() };
-        let it = self.busy.entry(tenant).or_insert_with(new);
+        let it = self.busy(tenant, now_us);
         it.out += 1;
-        let token = it.pace.tokens(now_us).min(1);
-        it.pace.spend(token);
+        it.pace.spend(1, now_us);
     }
 
     pub(super) fn begin_call(&mut self, number: u64, tenants: Vec<i64>) {
@@ -106,8 +153,9 @@ impl Tenants {
     }
 
     fn take_held(&mut self, tenant: i64, now_us: u64) -> Vec<u32> {
+        let limits = self.limits(tenant);
         let Some(it) = self.busy.get_mut(&tenant) else { return Vec::new() };
-        if !it.pace.may_send() || self.limits.concurrency.is_some_and(|most| it.out >= most) {
+        if !it.pace.may_send() || !limits.have_room(it.out) {
             return Vec::new();
         }
         let held = std::mem::take(&mut it.held);
@@ -127,12 +175,17 @@ impl Tenants {
     }
 
     /// The queues are new, and calls that were cut off go on.
-    pub(super) fn take_over(&mut self, before: &mut Self) {
-        std::mem::swap(self, before);
-        for it in self.busy.values_mut() {
+    pub(super) fn take_over(&mut self, before: &mut Self, now_us: u64) {
+        self.of_calls = std::mem::take(&mut before.of_calls);
+        for (tenant, mut it) in before.busy.drain() {
             it.held.clear();
-            it.pace.goes_on();
+            it.pace.set(self.limits(tenant).rate, now_us);
+            self.busy.insert(tenant, it);
         }
+    }
+
+    pub(super) fn state(&self, tenant: i64) -> (bool, usize) {
+        (self.limits(tenant).is_paused, self.busy.get(&tenant).map_or(0, |it| it.out))
     }
 
     #[cfg(test)]

@@ -224,9 +224,9 @@ impl Window {
                 }
             }
         }
-        if !self.has_room(share, row.size as usize) {
+        if !self.has_room_for_new(share, row.size as usize) {
             self.make_room(share, row, gone);
-            if !self.has_room(share, row.size as usize) {
+            if !self.has_room_for_new(share, row.size as usize) {
                 self.set_back(share, position);
                 return None;
             }

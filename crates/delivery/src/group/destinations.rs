@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::Group;
 use super::bulk::CHANGE;
+use super::{Changed, Group};
 use crate::due::dispatcher::FailingNote;
 use crate::due::outcome_feed::Ended;
 use crate::due::window::State;
@@ -75,7 +75,7 @@ impl Group<'_> {
     }
 
     fn put_destination(&mut self, it: StoredDestination) -> Result<()> {
-        self.destinations.push(self.store.put_destination(it)?);
+        self.changed.push(Changed::Destination(self.store.put_destination(it)?));
         Ok(())
     }
 

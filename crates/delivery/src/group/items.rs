@@ -71,6 +71,13 @@ pub enum Item {
         /// Its messages become dead letters. Otherwise it is refused if there are some.
         dead: bool,
     },
+    /// Changes what a tenant may do.
+    ChangeTenant {
+        /// Its name.
+        name: String,
+        /// What is to change.
+        change: TenantChange,
+    },
     /// Tries a failing key, or a failing message without a key, at once.
     Again(Failing),
     /// A question about the state of a message.
@@ -93,6 +100,17 @@ pub enum Failing {
     Key(String),
     /// The id of the message.
     Message(String),
+}
+
+/// A change of what a tenant may do (D24).
+#[derive(Clone, Debug)]
+pub enum TenantChange {
+    /// The settings as JSON, checked.
+    Set(String),
+    /// It is paused, or goes on. Its settings stay.
+    Pause(bool),
+    /// It has the usual settings again, and is not paused.
+    Remove,
 }
 
 impl From<Parsed> for Item {
@@ -125,8 +143,11 @@ impl Item {
             | Self::Look { id, key } => 100 + name_size(key.as_deref(), id),
             Self::Pause { key, .. } => 100 + name_size(key.as_deref(), ""),
             Self::Again(Failing::Key(name) | Failing::Message(name)) => 100 + name_size(None, name),
-            Self::RemoveDestination { name, .. } | Self::PauseDestination { name, .. } => 100 + name.len(),
-            Self::SetDestination { name, settings } => 100 + name.len() + settings.len(),
+            Self::SetDestination { name, settings }
+            | Self::ChangeTenant { name, change: TenantChange::Set(settings) } => 100 + name.len() + settings.len(),
+            Self::RemoveDestination { name, .. }
+            | Self::PauseDestination { name, .. }
+            | Self::ChangeTenant { name, .. } => 100 + name.len(),
             Self::Act { id, filter, .. } => 100 + id.len() + filter.size(),
             Self::Progress(it) => 100 + it.source.len(),
         }

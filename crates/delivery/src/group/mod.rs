@@ -10,6 +10,7 @@ mod next_occurrence;
 pub(crate) mod operations;
 pub(crate) mod running_actions;
 mod stepped_rules;
+mod tenants;
 pub(crate) mod writer;
 pub(crate) mod writer_queue;
 
@@ -32,11 +33,18 @@ use crate::message::record::record_of_incoming;
 use crate::message::shares::{share_of, tenant_in};
 use crate::message::{Body, Reschedule};
 use crate::sinks::TakesNamed;
-use crate::store::{Accepted, Known, Letter, Outcome, Result, Store, StoredDestination, WaitingRow};
+use crate::store::{Accepted, Known, Letter, Outcome, Result, Store, StoredDestination, StoredTenant, WaitingRow};
 
 const DAY_MS: i64 = 86_400_000;
 /// How many messages come into memory under one hold of the dispatcher's lock. Senders wait meanwhile.
 const ADMIT: usize = 256;
+
+/// What was set, or removed.
+#[derive(Debug)]
+pub(crate) enum Changed {
+    Destination(StoredDestination),
+    Tenant(StoredTenant),
+}
 
 /// The state of one transaction. It is made for the transaction and used inside it.
 pub(super) struct Group<'a> {
@@ -55,8 +63,7 @@ pub(super) struct Group<'a> {
     /// Sending goes on after the commit: `resumes` for all messages, `resumed_lanes` for the messages of these lanes.
     pub(super) resumes: bool,
     pub(super) resumed_lanes: Vec<i64>,
-    /// Destinations that were set, or removed.
-    pub(super) destinations: Vec<StoredDestination>,
+    pub(super) changed: Vec<Changed>,
     /// What the readers of outcomes are told of messages that a removal has ended.
     pub(super) ended: Vec<Arc<Ended>>,
     /// Whether messages may, or have to, name one.
@@ -85,7 +92,7 @@ impl<'a> Group<'a> {
             actions,
             resumes: false,
             resumed_lanes: Vec::new(),
-            destinations: Vec::new(),
+            changed: Vec::new(),
             ended: Vec::new(),
             takes_named: TakesNamed::No,
             horizon_ms,
@@ -144,6 +151,10 @@ impl<'a> Group<'a> {
                 }
                 Item::RemoveDestination { name, dead } => {
                     answers.push(replied("remove_destination", self.remove_destination(&name, dead)?));
+                }
+                Item::ChangeTenant { name, change } => {
+                    let (operation, answer) = self.change_tenant(&name, change)?;
+                    answers.push(replied(operation, answer));
                 }
                 Item::Again(failing) => answers.push(replied("again", self.try_at_once(&failing)?)),
                 Item::Look { id, key } => answers.push(replied("look", self.look(key.as_deref(), &id)?)),

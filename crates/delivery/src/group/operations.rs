@@ -72,6 +72,8 @@ const REFUSED: Reply = Reply { answer: Refused, status: 409, exit_code: 2, sente
 /// Why a message without a destination is refused, or one whose destination is not known here.
 pub(super) const NAMES_NO_DESTINATION: &str = "it names no destination, or one that is not set";
 const NO_DESTINATION: Reply = Reply { answer: Refused, status: 422, exit_code: 2, sentence: NAMES_NO_DESTINATION };
+/// Why a tenant is not set.
+pub(crate) const TENANTS_ARE_ONE: &str = "all messages have one order, so all tenants are one";
 const DELIVERED: Reply = too_late(Delivered, "it is delivered");
 const DELIVERING: Reply = too_late(Delivering, "it is being sent in this moment");
 const DEAD: Reply = too_late(Dead, "it is a dead letter");
@@ -197,6 +199,23 @@ pub const OPERATIONS: &[Operation] = &[
             done(Removed, 200, "it is removed, and its messages become dead letters"),
             UNKNOWN_DESTINATION,
             Reply { sentence: "it has messages: wait for them, or make dead letters of them", ..REFUSED },
+        ],
+    },
+    Operation {
+        name: "set_tenant",
+        requests: &[],
+        replies: &[
+            done(Accepted, 201, "it is set"),
+            done(Replaced, 200, "it has these settings now"),
+            Reply { sentence: TENANTS_ARE_ONE, ..REFUSED },
+        ],
+    },
+    Operation {
+        name: "remove_tenant",
+        requests: &[],
+        replies: &[
+            done(Removed, 200, "it has the usual limits, and its messages stay"),
+            Reply { sentence: "no tenant of this name was set or paused", ..UNKNOWN },
         ],
     },
     Operation {

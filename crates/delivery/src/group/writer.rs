@@ -30,13 +30,13 @@ use crate::due::measures::{CommitMeasures, Lateness};
 use crate::due::outcome_feed::Ended;
 use crate::due::window::State;
 use crate::group::running_actions::{Actions, Stepping};
-use crate::group::{Group, held_of, row_of};
+use crate::group::{Changed, Group, held_of, row_of};
 use crate::message::Message;
 use crate::message::record::record_of;
 use crate::sinks::TakesNamed;
 use crate::store::{
     Action, Attempts, Broken, CRASHED, Checkpoints, Done, Letter, Outcome, Position, Result, STEADY_UNTIL, STOPPING,
-    Steps, Store, StoredDestination,
+    Steps, Store,
 };
 
 /// The most items and bytes of one transaction.
@@ -88,7 +88,7 @@ pub(crate) struct Committed {
     is_woken: bool,
     resumes: bool,
     resumed_lanes: Vec<i64>,
-    destinations: Vec<StoredDestination>,
+    changed: Vec<Changed>,
     /// Outcomes for the feeds.
     ended: Vec<Arc<Ended>>,
 }
@@ -300,7 +300,7 @@ impl Writer {
             tried_now,
             resumes,
             resumed_lanes,
-            destinations,
+            changed,
             ended: removed,
             ..
         } = group;
@@ -340,7 +340,7 @@ impl Writer {
         let Outcomes { noted, mut ended, .. } = std::mem::take(outcomes);
         ended.extend(removed);
         let is_woken = more || self.loader.is_behind || !resumed_lanes.is_empty() || self.actions.has_more();
-        Ok(Committed { done, noted, placed, sent_until_ms, is_woken, resumes, resumed_lanes, destinations, ended })
+        Ok(Committed { done, noted, placed, sent_until_ms, is_woken, resumes, resumed_lanes, changed, ended })
     }
 
     /// Notes the state for other processes that look at the store.
@@ -461,8 +461,11 @@ impl Writer {
                 if committed.resumes {
                     dispatcher.pause(false);
                 }
-                for it in &committed.destinations {
-                    dispatcher.set_destination(it);
+                for it in &committed.changed {
+                    match it {
+                        Changed::Destination(it) => dispatcher.set_destination(it),
+                        Changed::Tenant(it) => dispatcher.set_tenant(it),
+                    }
                 }
                 for lane in &committed.resumed_lanes {
                     dispatcher.resume_key(*lane);

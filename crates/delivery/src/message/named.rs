@@ -1,4 +1,5 @@
-//! Named destinations (rule D23): an address, headers, secrets and limits for each, which the store keeps as JSON.
+//! Named destinations (rule D23): an address, headers, secrets and limits for each, which the store keeps as JSON. Tenants
+//! have limits too (D24).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,6 +55,24 @@ pub struct NamedSettings {
     /// since the last change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disable_after_days: Option<f64>,
+    /// Whether it is paused from this change on. `None`: as before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+}
+
+/// The settings of one tenant, as the store and the HTTP API have them. What is left out is as for all tenants.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TenantSettings {
+    /// The most messages in a time, over all destinations: `100/s`, `30/min`, `500/h` or `1/day`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    /// The most messages that are out at a time, over all destinations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<usize>,
+    /// How many messages it sends in each of its turns at a destination, from 1 to 100. `None`: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
     /// Whether it is paused from this change on. `None`: as before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,

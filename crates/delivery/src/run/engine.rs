@@ -13,6 +13,7 @@ pub(crate) mod destinations;
 mod looking;
 mod marks;
 mod recover;
+pub(crate) mod tenants;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock, Weak};
@@ -34,7 +35,7 @@ use crate::due::tenants::TenantLimits;
 use crate::group::items::{Completion, Item, Receipt, Ticket};
 use crate::group::writer::{Begun, Committed, Sends, Writer};
 use crate::group::writer_queue::WriterQueue;
-use crate::message::named::NamedSettings;
+use crate::message::named::{NamedSettings, TenantSettings};
 #[cfg(feature = "http")]
 use crate::sinks::Verdict;
 #[cfg(feature = "http")]
@@ -43,6 +44,7 @@ use crate::sinks::{Delivery, TAKES_NO_NAMED, TakesNamed, Verdicts};
 use crate::store::file::owner::Ownership;
 use crate::store::{
     self, Action, Broken, Checkpoints, Opening, Options, PAUSED, Progress, RESTORED, Store, StoredDestination,
+    StoredTenant,
 };
 use tickwheel::{Clock, Timer};
 
@@ -461,6 +463,18 @@ impl Engine {
         })
     }
 
+    /// The tenants that were set or paused, as of the last commit.
+    pub(crate) fn tenants(&self) -> Result<BTreeMap<String, TenantSettings>, DeliveryError> {
+        self.with_writer(|writer| {
+            let read = |it: &StoredTenant| {
+                let stored: TenantSettings =
+                    it.settings.as_deref().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
+                (it.name.to_string(), TenantSettings { paused: Some(it.paused_ms.is_some()), ..stored })
+            };
+            writer.store.set_tenants().values().map(read).collect()
+        })
+    }
+
     /// Sends a test message to a named destination, which is in no store. Returns what came back, and how long it took; `None`
     /// if no destination has this name. It waits for the answer, at most for the time-out.
     ///
@@ -637,7 +651,8 @@ fn open_store(
     pause_keys(&paused_lanes, &mut dispatcher)?;
     dispatcher.to[0].was_down = store.was_down();
     let Settings { tenant_concurrency: concurrency, tenant_rate: rate, .. } = *settings;
-    dispatcher.limit_tenants(TenantLimits { concurrency, rate });
+    dispatcher.limit_tenants(TenantLimits { concurrency, rate, ..TenantLimits::default() });
+    store.set_tenants().values().for_each(|it| dispatcher.set_tenant(it));
     dispatcher.pause(paused_ms.is_some());
     Ok((store, dispatcher, actions))
 }

@@ -1,11 +1,13 @@
 //! How messages are delivered: order, retries, time-outs and bounds, the same for each destination.
 
+use serde::de::DeserializeOwned;
+
 use crate::base::display::with_commas;
 use crate::base::error::DeliveryError;
 use crate::due::pace::Rate;
 use crate::due::retry::Retry;
 use crate::due::window::Bounds;
-use crate::message::named::NamedSettings;
+use crate::message::named::{NamedSettings, TenantSettings};
 use crate::sinks::inside::Allowed;
 use crate::store::Limits;
 
@@ -51,6 +53,8 @@ const TENANT_CONCURRENCY: Setting = count("tenant-concurrency", 1_000_000.0, Non
 /// Of a destination alone.
 const DISABLE_AFTER: Setting =
     Setting { name: "disable_after_days", unit: "days", is_whole: false, least: 0.01, most: 365.0, default: None };
+/// Of a tenant alone.
+const WEIGHT: Setting = count("weight", 100.0, Some(1.0));
 /// The most waits of a destination.
 const MOST_WAITS: usize = 1_000;
 const SPARE: Setting = Setting { least: 0.0, ..count("spare", 1_000_000.0, None) };
@@ -86,8 +90,7 @@ impl Setting {
 /// # Errors
 /// [`DeliveryError::Usage`]: what is wrong with them. It shows no secret.
 pub fn check_destination(json: &str) -> Result<(), DeliveryError> {
-    let unread = |error| DeliveryError::Usage(format!("the settings can't be read: {}", without_texts(&error)));
-    let given: NamedSettings = serde_json::from_str(json).map_err(unread)?;
+    let given: NamedSettings = read(json)?;
     if given.url.is_empty() && !given.function {
         return Err(DeliveryError::Usage("url is missing: give the address, http://... or https://...".to_owned()));
     }
@@ -100,8 +103,7 @@ pub fn check_destination(json: &str) -> Result<(), DeliveryError> {
     if !given.function {
         crate::sinks::http::webhook_of(&given)?;
     }
-    given.rate.as_deref().map_or(Ok(()), |rate| Rate::parse(rate).map(drop))?;
-    given.concurrency.map_or(Ok(()), |it| CONCURRENCY.check(it as f64))?;
+    check_limits(given.rate.as_deref(), given.concurrency)?;
     given.spare.map_or(Ok(()), |it| SPARE.check(it as f64))?;
     given.sink_timeout_s.map_or(Ok(()), |it| Setting { name: "sink_timeout_s", ..SINK_TIMEOUT }.check(it))?;
     given.disable_after_days.map_or(Ok(()), |it| DISABLE_AFTER.check(it))?;
@@ -112,6 +114,26 @@ pub fn check_destination(json: &str) -> Result<(), DeliveryError> {
         return Err(DeliveryError::Usage(text));
     }
     waits_s.iter().try_for_each(|wait| Setting { name: "a wait of waits_s", ..FIRST_WAIT }.check(*wait))
+}
+
+/// Checks the settings of a tenant (D24), in JSON.
+///
+/// # Errors
+/// [`DeliveryError::Usage`] names the setting that is not allowed.
+pub fn check_tenant(json: &str) -> Result<(), DeliveryError> {
+    let given: TenantSettings = read(json)?;
+    check_limits(given.rate.as_deref(), given.concurrency)?;
+    given.weight.map_or(Ok(()), |it| WEIGHT.check(f64::from(it)))
+}
+
+fn read<T: DeserializeOwned>(json: &str) -> Result<T, DeliveryError> {
+    let unread = |error| DeliveryError::Usage(format!("the settings can't be read: {}", without_texts(&error)));
+    serde_json::from_str(json).map_err(unread)
+}
+
+fn check_limits(rate: Option<&str>, concurrency: Option<usize>) -> Result<(), DeliveryError> {
+    rate.map_or(Ok(()), |rate| Rate::parse(rate).map(drop))?;
+    concurrency.map_or(Ok(()), |it| CONCURRENCY.check(it as f64))
 }
 
 /// What is wrong, without the texts that were given: one may be a secret.

@@ -10,7 +10,7 @@
 //! The player checks in each plan:
 //!
 //! - One message of a key is in flight at a time, in order.
-//! - There are no more sends at a time than places.
+//! - There are no more sends at a time than places, and no more of a tenant than it may have.
 //! - While the destination is down, there are at most four tries a second.
 
 mod fixed;
@@ -20,6 +20,7 @@ mod random;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
+use super::tenants::of;
 use super::testing::{ByHand, START_MS, put};
 use crate::due::dispatcher::Event;
 use crate::due::places::PlaceLimits;
@@ -101,6 +102,8 @@ struct Plan {
     /// So many sends fit into the bytes of the spare places.
     spare_bytes: usize,
     customers: Vec<Customer>,
+    /// How many tenants the customers belong to, in turn; 0: none. And how many messages of each may be out.
+    tenants: (usize, Option<usize>),
     /// The start and the end of each outage, and how all customers behave meanwhile.
     outages: Vec<(u64, u64, Kind)>,
     /// When the process is killed, and starts again.
@@ -117,6 +120,7 @@ impl Plan {
             spare: 64,
             spare_bytes: usize::MAX,
             customers,
+            tenants: (0, None),
             outages: Vec::new(),
             restart_us: None,
             unanswered_for_us: 86_400 * S_US,
@@ -131,6 +135,12 @@ impl Plan {
             (it.messages, it.until_us) = (messages, within_us);
         }
         self
+    }
+
+    /// Some customers have none.
+    fn tenant_of(&self, customer: usize) -> Option<String> {
+        let tenant = customer % (self.tenants.0 + 1);
+        (tenant > 0).then(|| format!("t{tenant}"))
     }
 
     fn outage_at(&self, now_us: u64) -> Option<Kind> {
@@ -227,6 +237,7 @@ impl Play {
             seed: plan.seed,
             sink_timeout_ms: TIME_OUT_US / 1_000,
             unanswered_for_ms: plan.unanswered_for_us / 1_000,
+            tenant_concurrency: plan.tenants.1,
             ..Settings::default()
         });
         let result = Result { customers: vec![Came::default(); plan.customers.len()], ..Result::default() };
@@ -263,7 +274,11 @@ impl Play {
             for number in 0..it.messages {
                 let due_ms = random.u64(it.from_us..it.until_us) / 1_000;
                 let (key, id) = (format!("c{customer}"), format!("{customer}-{number}"));
-                items.push(put(it.has_key.then_some(&key[..]), &id, START_MS + due_ms as i64));
+                let (key, due) = (it.has_key.then_some(&key[..]), START_MS + due_ms as i64);
+                items.push(match self.plan.tenant_of(customer) {
+                    Some(tenant) => of(&tenant, None, key, &id, due),
+                    None => put(key, &id, due),
+                });
                 self.due_us.insert(id, due_ms * 1_000);
             }
         }
@@ -310,6 +325,11 @@ impl Play {
             let is_open = |flight: &&Flight| self.now_us < flight.began_us + TIME_OUT_US;
             let is_alone = it.key().is_none() || !self.flights.values().filter(is_open).any(|it| of_it(&it));
             assert!(is_alone, "two of customer {who} are in flight");
+            if let (Some(most), Some(tenant)) = (self.plan.tenants.1, self.plan.tenant_of(who)) {
+                let all = self.flights.values().flat_map(|it| &it.deliveries);
+                let out = all.filter(|it| self.plan.tenant_of(customer_of(it.id())).as_ref() == Some(&tenant)).count();
+                assert!(out < most, "{out} of {tenant} are out already: {:?}", self.plan);
+            }
             let outage = self.plan.outage_at(self.now_us);
             self.result.tries_in_outage += usize::from(outage.is_some());
             let (takes_us, verdict) = outage.unwrap_or(self.plan.customers[who].kind).send(self.now_us, it.id());

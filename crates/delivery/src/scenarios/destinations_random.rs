@@ -1,9 +1,10 @@
-//! Four destinations and three tenants at random, beside a model of what may be sent (D5, D23, D24): they are paused, limited, removed and set
-//! again, and the process ends, a group fails, and the clock is stepped.
+//! Four destinations and three tenants at random, beside a model of what may be sent (D5, D23, D24): they are paused,
+//! limited, removed and set again, calls hang, the process ends, a group fails, and the clock is stepped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::destinations::{pause, set};
+use super::tenant_limits::{pause_tenant, remove as remove_tenant, set_tenant};
 use super::testing::{ByHand, answered, play_seeds};
 use crate::due::pace::Rate;
 use crate::due::places::PlaceLimits;
@@ -37,8 +38,8 @@ fn message(to: &str, key: Option<&str>, id: &str, due_ms: i64) -> Item {
 
 #[derive(Default)]
 struct Model {
-    /// The most messages of a tenant that may be out.
-    most_of_tenant: Option<usize>,
+    /// The most messages of a tenant that may be out, if it is not set.
+    usual_of_tenant: Option<usize>,
     /// The name and the due time of each accepted message.
     open: BTreeMap<String, (String, i64)>,
     /// Delivered, and on disk.
@@ -48,6 +49,8 @@ struct Model {
     /// It may have arrived.
     may: BTreeSet<String>,
     out: Vec<(u64, Vec<Delivery>)>,
+    /// Sends that were cut off, and whose calls have not returned.
+    hanging: Vec<(u64, Vec<Delivery>)>,
     log: Vec<String>,
 }
 
@@ -67,8 +70,13 @@ impl Model {
         self.out = out;
         for (number, deliveries) in over {
             self.may.extend(deliveries.iter().map(|it| it.body.id().to_owned()));
-            world.engine.settle(number, Verdicts::Delivered, None); // it was cut off
+            self.hanging.push((number, deliveries));
         }
+        while !self.hanging.is_empty() && random.u8(0..4) > 0 {
+            let (number, _) = self.hanging.swap_remove(random.usize(0..self.hanging.len()));
+            world.engine.settle(number, Verdicts::Delivered, None);
+        }
+        let tenants = world.engine.tenants().unwrap();
         while let Some((number, deliveries)) = world.engine.take(random.usize(1..4), usize::MAX, true) {
             for it in &deliveries {
                 let id = it.body.id().to_owned();
@@ -89,13 +97,16 @@ impl Model {
                 );
                 assert!(self.out.iter().flat_map(|(_, it)| it).all(|it| it.body.id() != id), "{id} is out twice");
             }
+            let named: BTreeSet<String> =
+                deliveries.iter().filter_map(|it| it.body.tenant().map(str::to_owned)).collect();
             self.out.push((number, deliveries));
-            if let Some(most) = self.most_of_tenant {
-                for tenant in ["t0", "t1", "t2"] {
-                    let of_it = |it: &&Delivery| it.body.tenant() == Some(tenant);
-                    let out = self.out.iter().flat_map(|(_, it)| it).filter(of_it).count();
-                    assert!(out <= most, "{out} of {tenant} are out: {:?}", self.log);
-                }
+            for tenant in named {
+                let it = tenants.get(&tenant).cloned().unwrap_or_default();
+                assert_ne!(it.paused, Some(true), "{tenant} is paused: {:?}", self.log);
+                let most = it.concurrency.or(self.usual_of_tenant).unwrap_or(usize::MAX);
+                let of_it = |it: &&Delivery| it.body.tenant() == Some(&tenant);
+                let out = self.out.iter().chain(&self.hanging).flat_map(|(_, it)| it).filter(of_it).count();
+                assert!(out <= most, "{out} of {tenant} are out, and {most} may be: {:?}", self.log);
             }
             if random.u8(0..3) == 0 {
                 break;
@@ -138,6 +149,7 @@ impl Model {
     }
 
     fn crash(&mut self) {
+        self.hanging.clear();
         for (_, deliveries) in std::mem::take(&mut self.out) {
             self.may.extend(deliveries.iter().map(|it| it.body.id().to_owned()));
         }
@@ -178,7 +190,7 @@ fn play(seed: u64, is_alone: bool) {
         tenant_rate: (random.u8(0..4) == 0).then_some(Rate { messages: 3, per_us: 1_000_000 }),
         ..Settings::default()
     };
-    let mut model = Model { most_of_tenant: settings.tenant_concurrency, ..Model::default() };
+    let mut model = Model { usual_of_tenant: settings.tenant_concurrency, ..Model::default() };
     let mut world = ByHand::open(settings);
     start(&world);
     world.begin();
@@ -186,7 +198,7 @@ fn play(seed: u64, is_alone: bool) {
     model.give(&world, set_all());
     let mut next = 0;
     for step in 0..random.usize(50..250) {
-        let what = random.u8(0..30);
+        let what = random.u8(0..32);
         if is_alone {
             eprintln!("{step}: {what} {:?}", model.log.last());
         }
@@ -276,6 +288,17 @@ fn play(seed: u64, is_alone: bool) {
                 };
                 model.give(&world, vec![(item, String::new(), String::new(), 0)]);
             }
+            29..=30 => {
+                let tenant = ["t0", "t1", "t2"][random.usize(0..3)];
+                let item = match random.u8(0..6) {
+                    0 => remove_tenant(tenant),
+                    1 => set_tenant(tenant, r#"{"rate":"5/s"}"#),
+                    2 => set_tenant(tenant, &format!(r#"{{"weight":{},"paused":false}}"#, random.u8(1..9))),
+                    3 => set_tenant(tenant, &format!(r#"{{"concurrency":{}}}"#, random.u8(1..4))),
+                    on => pause_tenant(tenant, on == 4),
+                };
+                model.give(&world, vec![(item, String::new(), String::new(), 0)]);
+            }
             _ => {
                 let Some((id, (name, _))) = model.open.iter().nth(random.usize(0..model.open.len().max(1))) else {
                     continue;
@@ -296,6 +319,9 @@ fn play(seed: u64, is_alone: bool) {
         }
     }
     model.give(&world, set_all());
+    for tenant in ["t0", "t1", "t2"] {
+        model.give(&world, vec![(remove_tenant(tenant), String::new(), String::new(), 0)]);
+    }
     for key in 0..3 {
         let item = Item::Pause { key: Some(format!("k{key}")), is_paused: false };
         model.give(&world, vec![(item, String::new(), String::new(), 0)]);
@@ -343,6 +369,6 @@ impl<T, const N: usize> ToVecOf<T> for [T; N] {
 }
 
 #[test]
-fn four_destinations_at_random_lose_and_double_nothing__d5_d23() {
+fn four_destinations_and_three_tenants_at_random_lose_and_double_nothing__d5_d23_d24() {
     play_seeds(60, play);
 }

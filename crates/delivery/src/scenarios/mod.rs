@@ -37,6 +37,7 @@ mod simulation;
 mod small_memory;
 mod striking;
 mod tenant_filters;
+mod tenant_limits;
 mod tenants;
 pub(crate) mod testing;
 mod trying_again;

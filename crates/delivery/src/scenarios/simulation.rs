@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::testing::{folder_in_memory, play_seeds};
+use crate::due::pace::Rate;
 use crate::due::places::PlaceLimits;
 use crate::due::retry::Retry;
 use crate::due::window::{Bounds, State};
@@ -45,6 +46,7 @@ struct World {
     settings: Settings,
     /// How many destinations there are (D23).
     shares: i64,
+    tenants: tenants::Tenants,
     wall_us: Arc<AtomicI64>,
     engine: Engine,
     submitted: Vec<Ticket>,
@@ -117,6 +119,7 @@ mod marking;
 mod pacing;
 mod passing;
 mod sending;
+mod tenants;
 mod types;
 mod writing;
 
@@ -130,7 +133,7 @@ impl World {
         // Messages that wait long leave memory.
         let waits_ms = if random.below(2) == 0 { vec![100, 1_500, 15_000] } else { Vec::new() };
         let shares = if random.below(3) == 0 { 3 } else { 1 };
-        let settings = Settings {
+        let mut settings = Settings {
             is_global: shares == 1 && random.below(6) == 0,
             horizon_ms: 200 + random.below(2_000),
             retry: Retry { max_attempts: MAX_ATTEMPTS, first_ms: 100, longest_ms: 1_000, waits_ms, waits_end: false },
@@ -148,6 +151,12 @@ impl World {
             limits: Limits::tiny(),
             ..Settings::default()
         };
+        let mut tenants = tenants::Tenants::default();
+        if !settings.is_global && random.below(2) == 0 {
+            tenants.count = 1 + random.below(3) as u8;
+            settings.tenant_concurrency = (random.below(3) == 0).then(|| 1 + random.below(3) as usize);
+            settings.tenant_rate = (random.below(6) == 0).then_some(Rate { messages: 7, per_us: 1_000_000 });
+        }
         let store = folder.join(format!("{seed}.db"));
         let wall_us = Arc::new(AtomicI64::new(START_MS * 1000));
         let engine = open(&store, &settings, &wall_us, 5_000_000);
@@ -162,6 +171,7 @@ impl World {
             store,
             settings,
             shares,
+            tenants,
             wall_us,
             engine,
             submitted: Vec::new(),
@@ -208,6 +218,9 @@ impl World {
                 let set = store.put_destination(StoredDestination { name, settings, ..Default::default() }).unwrap();
                 assert_eq!(set.share, share);
             }
+            for number in 1..=world.tenants.count {
+                assert_eq!(store.tenant(&tenants::tenant(number)).unwrap(), i64::from(number));
+            }
             store.commit().unwrap();
         });
         world.start();
@@ -229,11 +242,6 @@ impl World {
         self.engine.start(self.engine.wall_clock());
         self.is_off = false;
         self.check_summary();
-    }
-
-    /// The destination of the messages with this name.
-    fn share_of(&self, name: Name) -> i64 {
-        i64::from(name.1) % self.shares
     }
 
     /// Every accepted message went out, or is still there (D11).

@@ -7,6 +7,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use super::neighbours::{S_US, limits};
+use super::tenant_limits::set_tenant;
+use super::tenants::of;
 use super::testing::{ByHand, START_MS, arrives, ids, put};
 use crate::due::retry::Retry;
 use crate::group::items::{Answer, Item};
@@ -120,6 +122,29 @@ fn play(
 fn id_of(record: &[u8]) -> String {
     let text = std::str::from_utf8(record).unwrap();
     text.split("\"id\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+}
+
+/// One tenant has a limit, one a rate, and one is beside them with many others.
+#[test]
+fn a_message_of_a_tenant_that_ends_the_process_is_given_up_and_no_other_is__d6_d24() {
+    for after_us in [0, 10_000] {
+        let world = ByHand::start(settings());
+        world.give(vec![set_tenant("a", r#"{"concurrency":2}"#), set_tenant("b", r#"{"rate":"50/s","weight":9}"#)]);
+        let name = |id: usize| ["a", "b", "c", "d"][id % 4];
+        let mut items: Vec<_> =
+            (0..400).map(|id| of(name(id), None, (id % 3 == 0).then_some("k"), &id.to_string(), START_MS)).collect();
+        items.insert(123, of("a", None, None, "poison", START_MS));
+        items.push(of("b", None, None, "hangs", START_MS));
+        world.give(items);
+        let ends = play(world, (8, 8), Vec::new(), 401, &|id| match id {
+            "poison" => Does::End(after_us),
+            "hangs" => Does::Hang,
+            _ => Does::Arrive(5_000),
+        });
+        assert_eq!(ends.dead.keys().collect::<Vec<_>>(), ["poison"], "{ends:?}");
+        assert_eq!((ends.arrived.len(), &ends.dead["poison"][..]), (400, &*format!("gave up: {CRASHED}")));
+        assert!(ends.by_message <= 6, "{ends:?}");
+    }
 }
 
 /// A message that ends the process is among 5,000 others, with some that hang beside it.

@@ -22,7 +22,7 @@ pub(super) fn of(tenant: &str, to: Option<&str>, key: Option<&str>, id: &str, du
     Item::Put(Incoming::of(Message { body, due_ms, delay_ms: None }))
 }
 
-fn backlog(tenant: &str, count: usize) -> Vec<Item> {
+pub(super) fn backlog(tenant: &str, count: usize) -> Vec<Item> {
     (0..count).map(|number| of(tenant, None, None, &format!("{tenant} {number:05}"), START_MS)).collect()
 }
 
@@ -216,12 +216,12 @@ fn with_equal_loads_all_are_served_alike__d24() {
 }
 
 /// Takes all that can be sent now, one message in a send.
-fn taken(world: &ByHand) -> Vec<(u64, Delivery)> {
+pub(super) fn taken(world: &ByHand) -> Vec<(u64, Delivery)> {
     let take = || world.engine.take(1, usize::MAX, true);
     std::iter::from_fn(take).map(|(number, mut deliveries)| (number, deliveries.remove(0))).collect()
 }
 
-fn count(taken: &[(u64, Delivery)], tenant: &str) -> usize {
+pub(super) fn count(taken: &[(u64, Delivery)], tenant: &str) -> usize {
     taken.iter().filter(|(_, it)| it.body.tenant() == Some(tenant)).count()
 }
 

@@ -55,7 +55,9 @@ pub(crate) use sql::{Broken, Result};
 pub(crate) use tables::meta::{Opening, PAUSED, RESTORED};
 pub(crate) use tables::requests::Action;
 pub use tables::requests::{Filter, Kind as ActionKind, MOST_PAUSED_KEYS};
-pub(crate) use types::{Accepted, Attempts, CRASHED, Done, Known, Position, Steps, StoredDestination, WaitingRow};
+pub(crate) use types::{
+    Accepted, Attempts, CRASHED, Done, Known, Position, Steps, StoredDestination, StoredTenant, WaitingRow,
+};
 pub use types::{Letter, Outcome, Progress};
 
 use crate::base::open_stores::FileId;
@@ -65,8 +67,7 @@ use open::collector::Collector;
 use open::near::{Floor, Near};
 use retention::Retention;
 use tables::meta;
-use tables::tenants::Tenants;
-use types::{Destinations, Letters};
+use types::{Destinations, Letters, Tenants};
 
 /// The SQLite file, and the part of it that is also in memory.
 pub(crate) struct Store {

@@ -2,6 +2,7 @@
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -286,6 +287,26 @@ impl Destinations {
     pub(in crate::store) fn numbered(&self, share: i64) -> Option<&StoredDestination> {
         self.by_share.get(&share)
     }
+}
+
+/// A tenant that was set, or paused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StoredTenant {
+    pub number: i64,
+    pub name: Arc<str>,
+    /// As JSON; `None`: it was removed, and has the usual ones.
+    pub settings: Option<Arc<str>>,
+    /// Since when nothing of it is sent.
+    pub paused_ms: Option<i64>,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::store) struct Tenants {
+    /// The numbers of those that were named last.
+    pub(in crate::store) numbers: FxHashMap<Arc<str>, i64>,
+    pub(in crate::store) set: BTreeMap<Arc<str>, StoredTenant>,
+    /// Whether the store has any.
+    pub(in crate::store) has_any: bool,
 }
 
 /// The steps of the wall clock that were seen while the store was open.

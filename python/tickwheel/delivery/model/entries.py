@@ -94,15 +94,16 @@ class Act(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
-    """A request to pause sending, of one key, of one destination, or of all, or to resume it (D16)."""
+    """A request to pause sending, of one key, one destination, one tenant, or of all, or to resume it (D16)."""
 
     is_paused: bool
     key: str | None = None
     destination: str | None = None
+    tenant: str | None = None
 
     def __post_init__(self) -> None:
-        if self.key is not None and self.destination is not None:
-            raise WrongUsage("name what to pause or resume: a key, or a destination, or none for all")
+        if [self.key, self.destination, self.tenant].count(None) < 2:
+            raise WrongUsage("name what to pause or resume: a key, a destination, or a tenant, or none for all")
 
 
 class SetDestination(msgspec.Struct, frozen=True, gc=False):
@@ -117,6 +118,19 @@ class RemoveDestination(msgspec.Struct, frozen=True, gc=False):
 
     name: str
     dead: bool
+
+
+class SetTenant(msgspec.Struct, frozen=True, gc=False):
+    """A request to set what a tenant may do (D24). `settings`: JSON."""
+
+    name: str
+    settings: str
+
+
+class RemoveTenant(msgspec.Struct, frozen=True, gc=False):
+    """A request to give a tenant the usual limits again (D24)."""
+
+    name: str
 
 
 class Again(msgspec.Struct, frozen=True, gc=False):

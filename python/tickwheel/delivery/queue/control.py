@@ -113,9 +113,9 @@ class HttpControl(ServerView):
                 answer = self.request("POST", "/requeue", {"id": id, "key": key})
             case Again(id, key):
                 answer = self.request("POST", address("/again", id=id, key=key))
-            case Pause(is_paused, key, destination):
+            case Pause(is_paused, key, destination, tenant):
                 path = "/pause" if is_paused else "/resume"
-                answer = self.request("POST", address(path, key=key, destination=destination))
+                answer = self.request("POST", address(path, key=key, destination=destination, tenant=tenant))
             case SetDestination(name, settings):
                 answer = self.request("PUT", f"/destinations/{quote(name, safe='')}", msgspec.Raw(settings.encode()))
             case RemoveDestination(name, dead):

@@ -4,14 +4,17 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use serde::Serialize;
+
 use super::{Deliverer, usage};
 use crate::base::error::DeliveryError;
 use crate::base::times::due_in_range;
-use crate::group::items::{Answer, Failing, Item};
+use crate::group::items::{Answer, Failing, Item, TenantChange};
+use crate::group::operations::TENANTS_ARE_ONE;
 use crate::message::incoming::Incoming;
-use crate::message::named::NamedSettings;
-use crate::message::{Cancel, Message, Reschedule, check_name, checked, checked_destination, ms_of};
-use crate::run::settings::check_destination;
+use crate::message::named::{NamedSettings, TenantSettings};
+use crate::message::{Cancel, Message, Reschedule, check_name, checked, checked_destination, checked_tenant, ms_of};
+use crate::run::settings::{check_destination, check_tenant};
 use crate::sinks::TAKES_NO_NAMED;
 #[cfg(feature = "http")]
 use crate::sinks::Verdict;
@@ -20,7 +23,7 @@ use crate::sinks::Verdict;
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
-/// use tickwheel_delivery::{Answer, Deliverer, Destination, Message, NamedSettings, Verdict};
+/// use tickwheel_delivery::{Answer, Deliverer, Destination, Message, NamedSettings, TenantSettings, Verdict};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let to = Destination::function(|_| Verdict::Delivered);
@@ -39,6 +42,13 @@ use crate::sinks::Verdict;
 /// assert_eq!(deliverer.requeue(None, "search")?, Answer::Waiting); // it is no dead letter
 /// assert_eq!(deliverer.again("search")?, Answer::Waiting); // its first attempt is still to come
 /// assert_eq!(deliverer.again_key("kitchen")?, Answer::Unknown); // nothing of this key fails
+///
+/// let settings = TenantSettings { concurrency: Some(3), weight: Some(2), ..TenantSettings::default() };
+/// assert_eq!(deliverer.set_tenant("acme", &settings)?, Answer::Accepted);
+/// assert_eq!(deliverer.pause_tenant("acme")?, Answer::Paused);
+/// assert_eq!(deliverer.resume_tenant("acme")?, Answer::Resumed);
+/// assert_eq!(deliverer.tenants()?.len(), 1);
+/// assert_eq!(deliverer.remove_tenant("acme")?, Answer::Removed);
 ///
 /// deliverer.pause()?;
 /// assert_eq!(deliverer.pause_key("kitchen")?, Answer::Paused);
@@ -93,8 +103,7 @@ impl Deliverer {
     /// [`DeliveryError::Usage`]: the name or a setting is not allowed, or this deliverer sends to no webhook. Otherwise the
     /// error that ended the run.
     pub fn set_destination(&self, name: &str, settings: &NamedSettings) -> Result<Answer, DeliveryError> {
-        let no_json = |error| DeliveryError::Usage(format!("the body is not JSON: {error}"));
-        let settings = serde_json::to_string(settings).map_err(no_json)?;
+        let settings = json_of(settings)?;
         check_destination(&settings)?;
         match self.ask(Item::SetDestination { name: checked_destination(name).map_err(usage)?, settings })? {
             Answer::Refused => Err(DeliveryError::Usage(TAKES_NO_NAMED.to_owned())),
@@ -160,6 +169,60 @@ impl Deliverer {
     #[cfg(feature = "http")]
     pub fn test_destination(&self, name: &str) -> Result<Option<(Verdict, Duration)>, DeliveryError> {
         self.running.engine().test_destination(name)
+    }
+
+    /// Sets what a tenant may do, from the next send on: [`Answer::Accepted`], or [`Answer::Replaced`] if it was set or paused
+    /// before. It need not have a message. A limit that is set lower is kept as the messages that are out end. A weight counts
+    /// from its next turn.
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`]: the name or a setting is not allowed, or all messages have one order. Otherwise the error
+    /// that ended the run.
+    pub fn set_tenant(&self, name: &str, settings: &TenantSettings) -> Result<Answer, DeliveryError> {
+        let settings = json_of(settings)?;
+        check_tenant(&settings)?;
+        match self.change_tenant(name, TenantChange::Set(settings))? {
+            Answer::Refused => Err(DeliveryError::Usage(TENANTS_ARE_ONE.to_owned())),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Sends nothing of this tenant, also after a restart, until [`resume_tenant`](Deliverer::resume_tenant):
+    /// [`Answer::Paused`]. Its messages wait. [`Answer::Refused`]: all messages have one order.
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if no tenant can have this name. Otherwise the error that ended the run.
+    pub fn pause_tenant(&self, name: &str) -> Result<Answer, DeliveryError> {
+        self.change_tenant(name, TenantChange::Pause(true))
+    }
+
+    /// Ends the pause of this tenant: [`Answer::Resumed`], also if it was not paused.
+    ///
+    /// # Errors
+    /// The same as for [`pause_tenant`](Deliverer::pause_tenant).
+    pub fn resume_tenant(&self, name: &str) -> Result<Answer, DeliveryError> {
+        self.change_tenant(name, TenantChange::Pause(false))
+    }
+
+    /// The tenants that were set or paused, with their settings.
+    ///
+    /// # Errors
+    /// The deliverer is closed.
+    pub fn tenants(&self) -> Result<BTreeMap<String, TenantSettings>, DeliveryError> {
+        self.running.engine().tenants()
+    }
+
+    /// The tenant has the usual limits again, and is not paused: [`Answer::Removed`], or [`Answer::Unknown`]. Its messages
+    /// stay.
+    ///
+    /// # Errors
+    /// The same as for [`pause_tenant`](Deliverer::pause_tenant).
+    pub fn remove_tenant(&self, name: &str) -> Result<Answer, DeliveryError> {
+        self.change_tenant(name, TenantChange::Remove)
+    }
+
+    fn change_tenant(&self, name: &str, change: TenantChange) -> Result<Answer, DeliveryError> {
+        self.ask(Item::ChangeTenant { name: checked_tenant(name).map_err(usage)?, change })
     }
 
     /// Gives a waiting message another due time, rounded up to the millisecond: [`Answer::Rescheduled`], or the reason
@@ -261,4 +324,8 @@ impl Deliverer {
         check_name(Some(key), "any").map_err(usage)?;
         self.ask(Item::Pause { key: Some(key.to_owned()), is_paused: false }).map(|_| ())
     }
+}
+
+fn json_of(settings: &impl Serialize) -> Result<String, DeliveryError> {
+    serde_json::to_string(settings).map_err(|error| DeliveryError::Usage(format!("the body is not JSON: {error}")))
 }

@@ -15,7 +15,7 @@ impl Dispatcher {
         if std::mem::replace(&mut self.limit.is_paused, is_paused) != is_paused {
             self.events.push(if is_paused { Event::Paused } else { Event::Resumed });
             if is_paused {
-                self.unnote_waiting(None);
+                self.unnote_waiting(|_, _| true);
             }
         }
     }

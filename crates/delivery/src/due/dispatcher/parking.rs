@@ -4,8 +4,9 @@ use rustc_hash::FxHashMap;
 
 use super::Dispatcher;
 use crate::due::clocks::Alarm;
-use crate::due::destination::{Destination, Offer};
+use crate::due::destination::Destination;
 use crate::due::doubt::Key;
+use crate::due::fair_queue::Offer;
 use crate::due::lanes::Slot;
 use crate::due::outage::TRIES_OF_A_ROUND;
 use crate::due::window::Parked;

@@ -3,8 +3,9 @@
 use super::{Dispatcher, Event, Moment};
 use crate::base::clock::DueClock;
 use crate::due::clocks::Alarm;
-use crate::due::destination::{Destination, Offer};
+use crate::due::destination::Destination;
 use crate::due::doubt::{Doubt, Key};
+use crate::due::fair_queue::Offer;
 use crate::due::lanes::Slot;
 use crate::due::outage::LONGEST_ASKED_US;
 use crate::due::table::{self, Due};

@@ -2,14 +2,15 @@
 
 use super::{Dispatcher, Flight};
 use crate::due::clocks::Alarm;
-use crate::due::destination::{Destination, Offer};
+use crate::due::destination::Destination;
+use crate::due::fair_queue::Offer;
 use crate::due::lanes::Slot;
 use crate::due::strikes::{GROUP, IN_GROUP, LONG_US, Line};
 use crate::due::window::State;
 
 /// What is to be done before a message with strikes can be sent.
 enum Note {
-    /// The first of these was taken back, or its key is paused.
+    /// The first of these was taken back, its key is paused, or its tenant may send nothing: it waits in its queue.
     Gone(Line, Slot, i64),
     /// A message goes alone next: others that are noted and not sent wait for their next note.
     TakeBack,
@@ -42,11 +43,7 @@ impl Dispatcher {
 
     /// Whether a message with strikes waits for its note, its commit or a place.
     pub(super) fn has_struck_to_send(&self, share: u32) -> bool {
-        self.has_struck_waiting(share)
-            || self
-                .strikes
-                .noted()
-                .any(|seq| self.is_unsent(seq) && self.window.find(seq).is_some_and(|slot| self.home_of(slot) == share))
+        self.has_struck_waiting(share) || self.unsent(|it, slot| it.home_of(slot) == share) > 0
     }
 
     /// Whether a message with strikes waits for its note.
@@ -74,9 +71,8 @@ impl Dispatcher {
             self.waits_for_note(slot, seq) && {
                 let Destination { places, outage, pace, is_paused, .. } = &self.to[self.home_of(slot)];
                 let may_try = !outage.is_down() || outage.next_try(true, true).is_some();
-                let has_room = self.tenants.has_room(self.tenant_of(slot));
-                has_room
-                    && may_try
+                may_try
+                    && self.free_of_tenant(slot) > 0
                     && !is_paused
                     && pace.may_send()
                     && places.may_start(self.is_in_doubt(slot)).is_some()
@@ -95,8 +91,10 @@ impl Dispatcher {
             return None;
         }
         let fronts = self.strikes.fronts();
-        if let Some((line, slot, seq)) = fronts.iter().find(|(_, slot, seq)| !self.waits_for_note(*slot, *seq)) {
-            return Some(Note::Gone(*line, *slot, *seq));
+        for (line, slot, seq) in &fronts {
+            if !self.waits_for_note(*slot, *seq) || self.free_of_tenant(*slot) == 0 {
+                return Some(Note::Gone(*line, *slot, *seq));
+            }
         }
         if let Some((slot, seq)) = self.next_alone() {
             if self.strikes.noted().any(|seq| self.is_unsent(seq)) {
@@ -106,9 +104,25 @@ impl Dispatcher {
         }
         let young = self.strikes.young(self.clocks.now_us());
         fronts.into_iter().find_map(|(line, slot, seq)| {
-            let has_room = self.tenants.has_room(self.tenant_of(slot)) && self.has_room_for(line, young);
+            let tenant = self.tenant_of(slot);
+            let has_room = self.has_room_for(line, young)
+                && (tenant == 0 || self.unsent(|it, slot| it.tenant_of(slot) == tenant) < self.free_of_tenant(slot));
             has_room.then_some(Note::Group(line, seq))
         })
+    }
+
+    /// How many messages of its tenant may go out now.
+    pub(super) fn free_of_tenant(&self, slot: Slot) -> usize {
+        match self.tenant_of(slot) {
+            0 => usize::MAX,
+            tenant => self.tenants.free(tenant, self.clocks.now_us()),
+        }
+    }
+
+    /// How many messages are noted and not sent, of those for which this holds.
+    fn unsent(&self, holds: impl Fn(&Self, Slot) -> bool) -> usize {
+        let is_one = |seq: &i64| self.is_unsent(*seq) && self.window.find(*seq).is_some_and(|slot| holds(self, slot));
+        self.strikes.noted().filter(is_one).count()
     }
 
     /// Whether [`Dispatcher::note_strikes`] would do anything.
@@ -123,11 +137,15 @@ impl Dispatcher {
                 Note::Gone(line, slot, seq) => {
                     self.strikes.pop(line);
                     let is_open = self.window.get(slot, seq).is_some_and(|it| it.state == State::Retrying);
-                    if is_open && !self.strikes.is_noted(seq) && self.window.is_paused(slot) {
-                        self.leave_paused(slot);
+                    if is_open && !self.strikes.is_noted(seq) {
+                        if self.window.is_paused(slot) {
+                            self.leave_paused(slot);
+                        } else {
+                            self.offer_message(slot, seq);
+                        }
                     }
                 }
-                Note::TakeBack => self.unnote_waiting(None),
+                Note::TakeBack => self.unnote_waiting(|_, _| true),
                 Note::Alone(slot, seq) => {
                     self.outcomes.noted.push((seq, true));
                     let (strikes, now_us) = (self.window.entry(slot).strikes, self.clocks.now_us());
@@ -199,12 +217,12 @@ impl Dispatcher {
         }
     }
 
-    /// Takes back the notes of all messages that were not sent. `of`: only those of this share.
-    pub(super) fn unnote_waiting(&mut self, of: Option<u32>) {
+    /// Takes back the notes of all messages that were not sent, and for which this holds.
+    pub(super) fn unnote_waiting(&mut self, holds: impl Fn(&Self, Slot) -> bool) {
         let unsent: Vec<i64> = self.strikes.noted().filter(|seq| self.is_unsent(*seq)).collect();
         for seq in unsent {
             if let Some(slot) = self.window.find(seq)
-                && of.is_none_or(|share| share == self.home_of(slot))
+                && holds(self, slot)
             {
                 self.unnote_unsent(slot, seq);
             }
@@ -222,14 +240,7 @@ impl Dispatcher {
         if young >= most || self.to[share].is_paused {
             return false;
         }
-        let of_kind = |seq: &i64| {
-            self.is_unsent(*seq)
-                && self
-                    .window
-                    .find(*seq)
-                    .is_some_and(|slot| self.home_of(slot) == share && self.is_in_doubt(slot) == is_in_doubt)
-        };
-        let unsent = self.strikes.noted().filter(of_kind).count();
+        let unsent = self.unsent(|it, slot| it.home_of(slot) == share && it.is_in_doubt(slot) == is_in_doubt);
         let free = self.to[share].places.free(is_in_doubt).saturating_mul(self.turns.most_in_send);
         unsent < free.min(self.to[share].pace.tokens(self.clocks.now_us()))
     }

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use super::{Dispatcher, Flight, InFlight, PASSED_AT_ONCE};
 use crate::due::clocks::Alarm;
-use crate::due::destination::{Destination, Offer};
+use crate::due::destination::Destination;
 use crate::due::doubt::Key;
-use crate::due::fair_queue::FairQueue;
+use crate::due::fair_queue::{FairQueue, Offer};
 use crate::due::lanes::Slot;
 use crate::due::places::PlaceLimits;
 use crate::due::strikes::Line;
 use crate::due::table::{self, Candidate, Startable, Taken, Turn};
-use crate::due::tenants::MaySend;
 use crate::due::window::State;
 use crate::message::shares::tenant_in;
 use crate::message::{Body, Message};
@@ -122,8 +121,9 @@ impl Dispatcher {
     fn startable(&self, share: u32) -> Startable {
         let Destination { queues, places, outage, .. } = &self.to[share];
         if let Some(alone) = &self.strikes.alone {
-            let may_start =
-                self.home_of(alone.slot) == share && places.may_start(self.is_in_doubt(alone.slot)).is_some();
+            let may_start = self.home_of(alone.slot) == share
+                && self.free_of_tenant(alone.slot) > 0
+                && places.may_start(self.is_in_doubt(alone.slot)).is_some();
             return Startable::Alone(alone.is_ready && may_start);
         }
         if self.is_held_back() || !self.has_part_of_places(share) {
@@ -200,8 +200,10 @@ impl Dispatcher {
                 Turn::Try(_) => self.to[share].queues.of(is_in_doubt).find(1, |_| true)?,
                 _ => self.next_that_fits(share, is_in_doubt)?,
             };
-            if self.tenant_may_send(place.0) {
-                return self.to[share].queues.of_mut(is_in_doubt).remove(place);
+            let tenant = tenant_in(self.window.share(place.0).id);
+            if tenant == 0 || self.tenant_may_send(tenant, place.0) {
+                let weight = if tenant == 0 { 1 } else { self.tenants.limits(tenant).weight };
+                return self.to[share].queues.of_mut(is_in_doubt).remove(place, weight);
             }
             self.to[share].queues.of_mut(is_in_doubt).hold(place.0);
         }
@@ -213,17 +215,12 @@ impl Dispatcher {
     }
 
     /// Whether the tenant of the share may send one more message. If not, the share is to be held back.
-    fn tenant_may_send(&mut self, share: u32) -> bool {
-        let tenant = tenant_in(self.window.share(share).id);
-        if tenant == 0 || !self.tenants.have_limits() {
-            return true;
+    fn tenant_may_send(&mut self, tenant: i64, share: u32) -> bool {
+        let may_send = self.tenants.may_send(tenant, share, self.clocks.now_us());
+        if let Err(Some(wait_us)) = may_send {
+            self.clocks.arm(Duration::from_micros(wait_us), Alarm::TenantPaced(tenant));
         }
-        match self.tenants.may_send(tenant, share, self.clocks.now_us()) {
-            MaySend::Yes => return true,
-            MaySend::Later => {}
-            MaySend::After(wait_us) => _ = self.clocks.arm(Duration::from_micros(wait_us), Alarm::TenantPaced(tenant)),
-        }
-        false
+        may_send.is_ok()
     }
 
     /// Puts this into the queue of its key.
@@ -288,7 +285,7 @@ impl Dispatcher {
         };
         let has_struck = self.has_struck_waiting(share);
         let to = &mut self.to[share];
-        to.pace.spend(deliveries.len());
+        to.pace.spend(deliveries.len(), timer_us);
         if from == Turn::Fresh && to.queues.in_doubt.has_next() && to.places.others_go_first() {
             to.places.pass_over();
         }
@@ -366,7 +363,7 @@ impl Dispatcher {
                 continue;
             }
             let tenant = self.tenant_of(slot);
-            if tenant != 0 && self.tenants.have_limits() {
+            if tenant != 0 {
                 self.tenants.sends(tenant, timer_us);
                 flight.tenants.push(tenant);
             }

@@ -143,7 +143,7 @@ impl Window {
         let mut first_gone = None;
         let mut count = 0;
         while let Some((position, slot)) = movable.pop() {
-            if count * 10 >= most && self.has_room(share, row.size as usize) {
+            if count * 10 >= most && self.has_room_for_new(share, row.size as usize) {
                 break;
             }
             gone.push(self.send_back(slot));

@@ -196,9 +196,17 @@ impl Window {
         self.share(share).cursor.is_some_and(|cursor| position <= cursor)
     }
 
-    /// Whether less than four fifths of the bounds are used, if so many bytes are added, and the share has a part left.
+    /// Whether less than four fifths of the bounds are used, if so many bytes are added, and the share has a part left. One
+    /// among others that has nothing in memory may use the last fifth too.
     pub(crate) fn has_room_ahead(&self, share: u32, bytes: usize) -> bool {
-        self.has_room_within(share, bytes, |most| most / 5 * 4)
+        let is_first = self.share_numbers.len() > 1 && self.share(share).messages == 0;
+        self.has_room_within(share, bytes, |most| if is_first { most } else { most / 5 * 4 })
+    }
+
+    /// Whether there is room for a message that was just accepted. While others wait to be read, there is no more than for
+    /// them: else those with new messages would have all the room.
+    pub(super) fn has_room_for_new(&self, share: u32, bytes: usize) -> bool {
+        if self.behind.is_empty() { self.has_room(share, bytes) } else { self.has_room_ahead(share, bytes) }
     }
 
     pub(crate) fn has_room(&self, share: u32, bytes: usize) -> bool {
@@ -207,7 +215,8 @@ impl Window {
 
     /// A share among others may have as much as is free: so there is always room for one more, and what many have is about
     /// equal (the dynamic threshold of Choudhury and Hahne, for queues that share a buffer). Of the bytes, they share what no
-    /// accepting takes away: else one that stands still would keep the others out while much is being accepted.
+    /// accepting takes away: else one that stands still would keep the others out while much is being accepted. While others
+    /// wait to be read, it has no more than an equal part among them: else the first ones would take all that becomes free.
     fn has_room_within(&self, share: u32, bytes: usize, of: impl Fn(usize) -> usize) -> bool {
         let most = (of(self.bounds.messages), of(self.budget.most_in_window()));
         let used = (self.len(), self.bytes + bytes);
@@ -217,9 +226,9 @@ impl Window {
         if used.0 >= most.0 || used.1 > most.1 {
             return false;
         }
-        let it = self.share(share);
-        let is_within =
-            it.messages < most.0 - used.0 && it.bytes + bytes <= of(self.budget.part()).saturating_sub(used.1);
+        let (it, part, waiting) = (self.share(share), of(self.budget.part()), self.behind.len() + 1);
+        let is_within = it.messages < (most.0 - used.0).min(most.0 / waiting)
+            && it.bytes + bytes <= part.saturating_sub(used.1).min(part / waiting);
         self.share_numbers.len() == 1 || it.messages == 0 || is_within
     }
 

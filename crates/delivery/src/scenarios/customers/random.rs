@@ -1,4 +1,5 @@
-//! Plans from seeds: any customers, with outages, a restart, few places, and few messages. The rules for each seed:
+//! Plans from seeds: any customers, with outages, a restart, few places, and few messages. Often they are of some tenants,
+//! which may have a limit. The rules for each seed:
 //!
 //! - Each message of a healthy customer is delivered. If there are M bad customers, and M is not more than the spare places,
 //!   it is late by at most M * 0.1 s / concurrency + 0.3 s. The time that healthy messages need for one another is added.
@@ -78,7 +79,10 @@ fn random_plan(seed: u64) -> Plan {
     }
     // The longest time for which a customer may be gone without an outage, and then some.
     let unanswered_for_us = if gives_up { random.u64(120..300) * S_US } else { 86_400 * S_US };
+    let tenants = if one_of(random, 2) { 0 } else { random.usize(1..5) };
+    let most = (tenants > 0 && one_of(random, 3)).then(|| random.usize(2..8));
     let plan = Plan {
+        tenants: (tenants, most),
         young: random.usize(if spare == 0 { 4 } else { 1 }..12),
         spare,
         spare_bytes,
@@ -106,7 +110,7 @@ fn latest_end_us(plan: &Plan) -> u64 {
 /// The time in which each message can have a place once, however long its call stays.
 fn turns_us(plan: &Plan) -> u64 {
     let messages: usize = plan.customers.iter().map(|it| it.messages).sum();
-    let places = (plan.young / 2).max(1).max(spare_of(plan));
+    let places = (plan.young / 2).max(1).max(spare_of(plan)).min(plan.tenants.1.unwrap_or(usize::MAX));
     (messages / places + 2) as u64 * 5 * TIME_OUT_US / 2
 }
 
@@ -119,7 +123,14 @@ fn check_healthy(plan: &Plan, result: &Result) {
     let late_us = result.latest_healthy_us(plan);
     let bad = plan.customers.iter().filter(|it| it.kind != Kind::Healthy);
     let bad: usize = bad.map(|it| if it.has_key { 1 } else { it.messages }).sum();
-    if bad > spare_of(plan) || !plan.outages.is_empty() || plan.restart_us.is_some() || !result.downs_us.is_empty() {
+    // Those of a tenant wait for its bad customers.
+    let is_limited = plan.tenants.1.is_some();
+    if is_limited
+        || bad > spare_of(plan)
+        || !plan.outages.is_empty()
+        || plan.restart_us.is_some()
+        || !result.downs_us.is_empty()
+    {
         return;
     }
     // Healthy messages that are due together wait for one another, whatever the bad customers do.
@@ -168,7 +179,7 @@ fn check_downs(plan: &Plan, result: &Result) {
 fn check_first(plan: &Plan, result: &Result) {
     let (Some(back_us), true) = (plan.back_us(), result.is_awaited) else { return };
     let misleads = |it: &Customer| matches!(it.kind, Kind::Flaps(_) | Kind::Poisoned);
-    if plan.customers.iter().any(misleads) {
+    if plan.customers.iter().any(misleads) || plan.tenants.1.is_some() {
         return;
     }
     let first_us = result.first_after_us.expect("one comes") - back_us;

@@ -30,6 +30,7 @@ impl World {
                 self.bad += 1;
                 Asked::Bad(self.bad)
             }
+            2 if self.tenants.count > 0 && self.random.below(3) == 0 => self.ask_tenant(),
             2 if self.random.below(10) == 0 => {
                 Asked::CancelMany((self.random.below(4) > 0).then(|| self.random.below(3) as u8))
             }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::types::{Asked, Life, Name, Ticket, item, name_of, text};
 use super::{World, open};
 use crate::due::window::Entry;
+use crate::group::items::TenantChange;
 use crate::group::writer::Sends;
 use crate::store::Outcome;
 
@@ -119,6 +120,7 @@ impl World {
         let nothing = open(&self.store.with_extension("none"), &self.settings, &self.wall_us, 0);
         drop(std::mem::replace(&mut self.engine, nothing));
         self.engine = open(&self.store, &self.settings, &self.wall_us, start_us);
+        self.begin_tenants();
         self.start();
     }
 
@@ -148,7 +150,7 @@ impl World {
         self.resume_all();
         for _ in 0..400 {
             self.pump();
-            if self.is_paused || !self.paused_keys.is_empty() {
+            if self.is_paused || !self.paused_keys.is_empty() || self.has_set_tenants() {
                 self.resume_all(); // a crash came before the commit
             }
             while !self.flights.is_empty() {
@@ -176,6 +178,7 @@ impl World {
     fn resume_all(&mut self) {
         let mut asked = vec![Asked::Pause(false)];
         asked.extend((0..3).map(|key| Asked::PauseKey(key, false)));
+        asked.extend((1..=self.tenants.count).map(|number| Asked::Tenant(number, TenantChange::Remove)));
         let receipt = self.engine.submit(asked.iter().map(|it| item(it, 0)).collect()).unwrap();
         self.submitted.push(Ticket { asked, receipt, expected: Vec::new(), accepted: Vec::new() });
     }

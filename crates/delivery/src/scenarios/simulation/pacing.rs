@@ -19,8 +19,8 @@ pub(super) fn rate(random: &mut Random) -> Option<Rate> {
 impl World {
     pub(super) fn note_sends(&mut self, count: usize) {
         let now_us = self.engine.clock().now_us();
-        let allowed = self.allowed().unwrap_or(u64::MAX);
-        assert!(count as u64 <= allowed, "{count} were sent, and {allowed} may be");
+        let may_go = self.allowed().unwrap_or(u64::MAX);
+        assert!(count as u64 <= may_go, "{count} were sent, and {may_go} may be");
         self.sent_us.extend(std::iter::repeat_n(now_us, count));
     }
 
@@ -30,14 +30,17 @@ impl World {
         self.allowed().is_some_and(|allowed| allowed < 1 + rate.messages * 1_000 / rate.per_us)
     }
 
-    /// How many more may go out now. In each period until now, at most the burst and the tokens of this period may go
-    /// out.
     fn allowed(&self) -> Option<u64> {
-        let Rate { messages, per_us } = self.settings.rate?;
-        let burst = (messages * 100_000 / per_us).max(1);
-        let now_us = self.engine.clock().now_us();
-        let sent = self.sent_us.iter().rev().zip(1..);
-        let allowed = |(at_us, sent): (&u64, u64)| (burst * per_us + (now_us - at_us) * messages) / per_us - sent;
-        Some(sent.map(allowed).min().unwrap_or(burst).min(burst))
+        Some(allowed(self.settings.rate?, &self.sent_us, self.engine.clock().now_us()))
     }
+}
+
+/// How many more may go out now, if messages went out at these times. In each period until now, at most the burst and the
+/// tokens of this period may go out.
+pub(super) fn allowed(rate: Rate, sent_us: &[u64], now_us: u64) -> u64 {
+    let Rate { messages, per_us } = rate;
+    let burst = (messages * 100_000 / per_us).max(1);
+    let sent = sent_us.iter().rev().zip(1..);
+    let allowed = |(at_us, sent): (&u64, u64)| (burst * per_us + (now_us - at_us) * messages) / per_us - sent;
+    sent.map(allowed).min().unwrap_or(burst).min(burst)
 }

@@ -121,7 +121,10 @@ impl World {
                     self.engine.lock_dispatcher().waits(self.share_of(*name), key.as_deref(), &id)
                         || self.is_parked(key.as_deref(), &id)
                 };
-                let is_blocked = is_blocked || name.0.is_some_and(|of| self.paused_keys.contains(&of)) || waits();
+                let is_blocked = is_blocked
+                    || self.may_wait_for_tenant(*name)
+                    || name.0.is_some_and(|of| self.paused_keys.contains(&of))
+                    || waits();
                 let is_under_way = life.is_in_flight || life.is_retrying || life.end.is_some();
                 let why = || format!("{name:?} {it:?} is due, and is not on its way; {}", self.state());
                 assert!(is_under_way || is_blocked, "{}", why());

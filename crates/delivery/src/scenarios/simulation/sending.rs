@@ -32,7 +32,10 @@ impl World {
         self.count_tries(was_down && !came_up && self.shares == 1);
         let messages = deliveries.iter().map(|delivery| self.check_send(delivery)).collect();
         let seqs = deliveries.iter().map(|it| it.seq).collect();
-        self.flights.push_back(Flight { number, messages, seqs, began_us: self.lived_us, was_down });
+        let tenants: Vec<u8> = deliveries.iter().map(|it| self.tenant_of(name_of(&it.body))).collect();
+        let of = tenants.clone();
+        self.flights.push_back(Flight { number, messages, seqs, tenants, began_us: self.lived_us, was_down });
+        self.check_tenants(&deliveries, &of);
     }
 
     /// Checks that a destination that is down gets four tries a round, and one a second beside them (D6).
@@ -67,6 +70,7 @@ impl World {
             let lane = it.lane.map(|lane| dispatcher.window.lane(lane));
             let is_next = lane.is_none_or(|lane| lane.is_free() && lane.first().is_some_and(|first| first.1 == slot));
             let is_late = it.due_ms <= self.wall_ms() && matches!(it.state, State::Waiting | State::Ready);
+            let is_late = is_late && !it.body.as_ref().is_some_and(|it| self.may_wait_for_tenant(name_of(it)));
             assert!(!is_next || !is_late, "at {}: {it:?} is due; {dispatcher:?}", self.wall_ms());
         }
     }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use super::tenants::tenant;
 use crate::base::error::DeliveryError;
-use crate::group::items::{Answer, Failing, Item, Receipt};
+use crate::group::items::{Answer, Failing, Item, Receipt, TenantChange};
 use crate::message::incoming::Incoming;
+use crate::message::shares::{destination_in, tenant_in};
 use crate::message::{Body, Cancel, Extras, Message, Reschedule};
 use crate::sinks::{Delivery, Sink, Verdicts};
 use crate::store::{ActionKind, Filter, Letter, Outcome};
@@ -65,6 +67,7 @@ pub(super) enum Asked {
     Pause(bool),
     PauseKey(u8, bool),
     Look(Name),
+    Tenant(u8, TenantChange),
     /// A record that could not be read.
     Bad(i64),
 }
@@ -103,6 +106,8 @@ pub(super) struct Flight {
     pub(super) number: u64,
     pub(super) messages: Vec<Key>,
     pub(super) seqs: Vec<i64>,
+    /// The tenant of each, also after the send was cut off; 0: none.
+    pub(super) tenants: Vec<u8>,
     /// How old the world was.
     pub(super) began_us: u64,
     /// Whether the destination was down just before.
@@ -176,7 +181,7 @@ pub(super) fn name_asked(asked: &Asked) -> Option<Name> {
         | Asked::Again(name)
         | Asked::Cancel(name)
         | Asked::Look(name) => Some(*name),
-        Asked::CancelMany(_) | Asked::Pause(_) | Asked::PauseKey(..) | Asked::Bad(_) => None,
+        Asked::CancelMany(_) | Asked::Pause(_) | Asked::PauseKey(..) | Asked::Tenant(..) | Asked::Bad(_) => None,
     }
 }
 
@@ -195,8 +200,9 @@ pub(super) fn payload(number: u8) -> Vec<u8> {
 fn incoming(name: Name, due_ms: i64, number: u8, expires_ms: Option<i64>, share: i64) -> Incoming {
     let (key, id) = text(name);
     let body = Body::new(key.as_deref(), &id, &payload(number), true);
-    let destination = (share > 0).then(|| destination(share).into());
-    let body = body.with_extras(Extras { expires_ms, destination, ..Extras::default() });
+    let destination = (destination_in(share) > 0).then(|| destination(destination_in(share)).into());
+    let tenant = (tenant_in(share) > 0).then(|| tenant(tenant_in(share) as u8).into());
+    let body = body.with_extras(Extras { expires_ms, destination, tenant, ..Extras::default() });
     Incoming::of(Message { body, due_ms, delay_ms: None })
 }
 
@@ -235,6 +241,7 @@ pub(super) fn item(asked: &Asked, share: i64) -> Item {
             let (key, id) = text(*name);
             Item::Look { id, key }
         }
+        Asked::Tenant(number, change) => Item::ChangeTenant { name: tenant(*number), change: change.clone() },
         Asked::Bad(line) => Item::Letter(Letter {
             source: "input".to_owned(),
             line: *line,

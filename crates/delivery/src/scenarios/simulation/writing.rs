@@ -74,6 +74,10 @@ impl World {
                     ticket.expected.push(vec![self.pause_key(key, is_paused)]);
                     continue;
                 }
+                if let Asked::Tenant(number, change) = &asked {
+                    ticket.expected.push(vec![self.change_tenant(*number, change)]);
+                    continue;
+                }
                 if let Asked::Again(name) = asked {
                     ticket.expected.push(self.try_again(name));
                     continue;
@@ -195,6 +199,7 @@ impl World {
         let (committed, tickets) = self.committed.take().unwrap();
         show!(self, "publish");
         self.engine.publish_group(&committed).unwrap();
+        self.publish_tenants();
         for ticket in tickets {
             let answers = ticket.receipt.wait(Some(Duration::ZERO)).expect("the group is on disk").unwrap().given;
             let asked: Vec<&Asked> = ticket.asked.iter().filter(|it| !matches!(it, Asked::Bad(_))).collect();

@@ -38,7 +38,7 @@ use crate::base::open_stores::FileId;
 /// "tick", at byte 68 of the file.
 const APPLICATION_ID: i64 = 0x7469_636B;
 /// The number of the format, at byte 60 of the file. A change of the format takes the next number.
-const FORMAT: i64 = 9;
+const FORMAT: i64 = 10;
 /// The name in `meta` of the mark of a backup. The value is when the backup was made, by the wall clock.
 ///
 /// A backup delivers nothing until it is restored (D20). Otherwise it would give new messages the same numbers that its
@@ -129,6 +129,7 @@ CREATE TABLE tenants (
     settings TEXT, -- JSON; NULL: the usual ones
     paused_ms INTEGER -- since when it is paused
 );
+CREATE INDEX set_tenants ON tenants (name) WHERE settings IS NOT NULL;
 CREATE TABLE cursors (share INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE held_back (lane INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE days (from_ms INTEGER PRIMARY KEY, last_n INTEGER NOT NULL);

@@ -46,7 +46,7 @@ use crate::store::first_due::FirstDue;
 use crate::store::names::Names;
 use crate::store::retention::Retention;
 use crate::store::sql::{Result, cached};
-use crate::store::tables::tenants::Tenants;
+use crate::store::tables::tenants;
 use crate::store::tables::{attempts, destinations, meta, records};
 use crate::store::{Options, Position, Store};
 
@@ -146,7 +146,7 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
         commits,
         names,
         destinations: destinations::load(&db)?,
-        tenants: Tenants::load(&db)?,
+        tenants: tenants::load(&db)?,
         first_due: FirstDue::new(limits.first_due_times),
         near: Near::new(limits.chunk, last_seq + 1, last_n),
         floor: Floor { seq: last_seq + 1, n: last_n },

@@ -1,29 +1,28 @@
-//! The tenants that messages have named (rule D24). A tenant keeps its number, also when none of its messages is left.
+//! The tenants that messages have named, or that were set (rule D24). A tenant keeps its number, also when none of its
+//! messages is left. Those with settings of their own are in memory too.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension};
-use rustc_hash::FxHashMap;
+use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::message::shares::{share_of, tenants_at};
 use crate::store::Store;
-use crate::store::sql::{Result, cached};
+use crate::store::sql::{Result, cached, execute, rows};
+use crate::store::types::{StoredTenant, Tenants};
 
 /// How many numbers are in memory, to be found without a look into the file.
 const KNOWN: usize = 10_000;
 
-/// The numbers of the tenants that were named last.
-#[derive(Debug, Default)]
-pub(in crate::store) struct Tenants {
-    numbers: FxHashMap<Arc<str>, i64>,
-    /// Whether the store has any.
-    has_any: bool,
-}
-
-impl Tenants {
-    pub(in crate::store) fn load(db: &Connection) -> Result<Self> {
-        Ok(Self { has_any: are_any(db)?, ..Self::default() })
-    }
+pub(in crate::store) fn load(db: &Connection) -> Result<Tenants> {
+    let set = |row: &Row<'_>| {
+        let (number, name, settings): (_, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (name, settings) = (Arc::from(name), Some(settings.into()));
+        Ok((Arc::clone(&name), StoredTenant { number, name, settings, paused_ms: row.get(3)? }))
+    };
+    let query = "SELECT tenant, name, settings, paused_ms FROM tenants WHERE settings IS NOT NULL";
+    let set = rows(db, query, [], set)?.into_iter().collect();
+    Ok(Tenants { has_any: are_any(db)?, set, ..Tenants::default() })
 }
 
 impl Store {
@@ -43,6 +42,23 @@ impl Store {
         }
         self.tenants.numbers.insert(name.into(), number);
         Ok(number)
+    }
+
+    /// The tenants that were set or paused, by name.
+    pub(crate) fn set_tenants(&self) -> &BTreeMap<Arc<str>, StoredTenant> {
+        &self.tenants.set
+    }
+
+    /// Keeps a tenant as it is now.
+    pub(crate) fn put_tenant(&mut self, it: &StoredTenant) -> Result<()> {
+        let text = "UPDATE tenants SET settings = ?, paused_ms = ? WHERE tenant = ?";
+        execute(&self.db, text, (it.settings.as_deref(), it.paused_ms, it.number))?;
+        if it.settings.is_some() {
+            self.tenants.set.insert(it.name.clone(), it.clone());
+        } else {
+            self.tenants.set.remove(&it.name);
+        }
+        Ok(())
     }
 
     /// Whether a message can have another share than 0.

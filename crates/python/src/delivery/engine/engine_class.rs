@@ -242,6 +242,11 @@ impl DeliveryEngine {
         destinations::measures_to_python(py, self.try_ask(py, |engine| engine.destination_measures(most))?)
     }
 
+    /// The busiest tenants, those with most that is due first, at most `limit` and 1,000.
+    fn tenant_figures<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        destinations::tenants_to_python(py, self.ask(py, |engine| engine.tenant_figures(limit))?)
+    }
+
     /// How many named destinations are down.
     #[getter]
     fn destinations_down(&self, py: Python<'_>) -> PyResult<usize> {

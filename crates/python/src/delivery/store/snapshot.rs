@@ -184,6 +184,11 @@ impl StoreSnapshot {
         self.ask(py, |snapshot| snapshot.destinations(first, limit))
     }
 
+    /// Tenants that were set or paused, from this name on: name, and settings in JSON.
+    fn tenants(&self, py: Python<'_>, first: &str, limit: usize) -> PyResult<Vec<(String, String)>> {
+        self.ask(py, |snapshot| snapshot.tenants(first, limit))
+    }
+
     /// Counts of a report.
     fn counts<'py>(&self, py: Python<'py>, now_ms: i64, most_attempts: u32) -> PyResult<Bound<'py, PyDict>> {
         let it = self.ask(py, |snapshot| snapshot.counts(now_ms, most_attempts))?;

@@ -1,10 +1,10 @@
-//! The named destinations in figures, as dicts.
+//! The named destinations, and the busiest tenants, in figures, as dicts.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::delivery::values::measures::fields;
-use tickwheel_delivery::internal::{DestinationCounts, DestinationMeasures, DestinationSeen};
+use tickwheel_delivery::internal::{DestinationCounts, DestinationMeasures, DestinationSeen, TenantSeen};
 
 /// How many there are, and some of them.
 pub(crate) type Destinations<'py> = (Bound<'py, PyDict>, Vec<Bound<'py, PyDict>>);
@@ -38,6 +38,11 @@ pub(crate) fn measures_to_python<'py>(
     let measured =
         |it: DestinationMeasures| Ok(fields!(py, it, name delivered late lateness_us failed down paused overdue_ms));
     Ok((counts_to_python(py, &counts)?, found.into_iter().map(measured).collect::<PyResult<_>>()?))
+}
+
+pub(crate) fn tenants_to_python(py: Python<'_>, found: Vec<TenantSeen>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let seen = |it: TenantSeen| Ok(fields!(py, it, name is_paused: "paused" waiting overdue failing first_due_ms out));
+    found.into_iter().map(seen).collect()
 }
 
 fn counts_to_python<'py>(py: Python<'py>, it: &DestinationCounts) -> PyResult<Bound<'py, PyDict>> {

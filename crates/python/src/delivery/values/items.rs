@@ -10,8 +10,8 @@ use crate::delivery::values::message::{message_class, parts_of_name, text};
 use crate::delivery::values::puts::put_of;
 use crate::tools::made_once::{imported, intern};
 use tickwheel_delivery::internal::{
-    ActionKind, Cancel, Failing, Filter, Item, Progress, Reschedule, check_destination, check_name,
-    checked_destination, checked_tenant, with_commas,
+    ActionKind, Cancel, Failing, Filter, Item, Progress, Reschedule, TenantChange, check_destination, check_name,
+    check_tenant, checked_destination, checked_tenant, with_commas,
 };
 use tickwheel_delivery::{BadRecord, Letter};
 
@@ -21,7 +21,7 @@ const ENTRIES: &str = "tickwheel.delivery.model.entries";
 const MOST_DAYS: u32 = 36_500;
 
 /// Reads a message, a `Cancel`, `Reschedule`, `Requeue`, `Act`, `Pause`, `Again`, `SetDestination`,
-/// `RemoveDestination`, `Look` or `Progress`.
+/// `RemoveDestination`, `SetTenant`, `RemoveTenant`, `Look` or `Progress`.
 ///
 /// Errors: `TypeError` for anything else; `BadRecord`; `WrongUsage` for what is no message.
 pub(crate) fn entry_of(item: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<Entry> {
@@ -47,9 +47,12 @@ pub(crate) fn entry_of(item: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<
         Item::Reschedule(Reschedule { id, key, due_ms })
     } else if item.is_exact_instance(imported!(py, ENTRIES, "Pause")?) {
         let is_paused = item.getattr(intern!(py, "is_paused"))?.extract()?;
-        match item.getattr(intern!(py, "destination"))?.extract::<Option<String>>()? {
-            Some(name) => Item::PauseDestination { name: destination_of(py, &name)?, is_paused },
-            None => Item::Pause { key: key_of(item)?, is_paused },
+        let destination: Option<String> = item.getattr(intern!(py, "destination"))?.extract()?;
+        let tenant: Option<String> = item.getattr(intern!(py, "tenant"))?.extract()?;
+        match (destination, tenant) {
+            (Some(name), _) => Item::PauseDestination { name: destination_of(py, &name)?, is_paused },
+            (None, Some(name)) => change_tenant(py, &name, TenantChange::Pause(is_paused))?,
+            (None, None) => Item::Pause { key: key_of(item)?, is_paused },
         }
     } else if item.is_exact_instance(imported!(py, ENTRIES, "Again")?) {
         Item::Again(match key_of(item)? {
@@ -66,6 +69,14 @@ pub(crate) fn entry_of(item: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<
         let (name, dead): (String, bool) =
             (item.getattr(intern!(py, "name"))?.extract()?, item.getattr(intern!(py, "dead"))?.extract()?);
         Item::RemoveDestination { name: destination_of(py, &name)?, dead }
+    } else if item.is_exact_instance(imported!(py, ENTRIES, "SetTenant")?) {
+        let (name, settings): (String, String) =
+            (item.getattr(intern!(py, "name"))?.extract()?, item.getattr(intern!(py, "settings"))?.extract()?);
+        check_tenant(&settings).map_err(|error| failures::to_python(py, &error))?;
+        change_tenant(py, &name, TenantChange::Set(settings))?
+    } else if item.is_exact_instance(imported!(py, ENTRIES, "RemoveTenant")?) {
+        let name: String = item.getattr(intern!(py, "name"))?.extract()?;
+        change_tenant(py, &name, TenantChange::Remove)?
     } else if item.is_instance(imported!(py, ENTRIES, "Look")?)? {
         let (id, key) = name_of(item)?;
         Item::Look { id, key }
@@ -80,6 +91,11 @@ pub(crate) fn entry_of(item: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<
 
 fn destination_of(py: Python<'_>, name: &str) -> PyResult<String> {
     checked_destination(name).map_err(|bad| bad_record(py, &bad))
+}
+
+fn change_tenant(py: Python<'_>, name: &str, change: TenantChange) -> PyResult<Item> {
+    let name = checked_tenant(name).map_err(|bad| bad_record(py, &bad))?;
+    Ok(Item::ChangeTenant { name, change })
 }
 
 /// Its parts were checked by the caller.
