@@ -20,7 +20,7 @@ from msgspec import structs
 from tickwheel._native import MOST_PAUSED_KEYS, DeliveryEngine, Receipt, Records
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.base.threads import start
-from tickwheel.delivery.model.entries import Answer, Letter, SetDestination
+from tickwheel.delivery.model.entries import Answer, Letter, Pause, SetDestination
 from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import PERCENTILES, Summary
@@ -73,7 +73,11 @@ class Running:
         """How fast messages are sent; `None`: as the destination takes them."""
         self._failure: BaseException | None = None
         self.store = path
-        self.view = StoreView(path, figures=self.destination_figures)
+        self.view = StoreView(
+            path,
+            figures=self.destination_figures,
+            tenant_figures=lambda limit, first: self.engine.tenant_figures(limit, first),
+        )
         """Looks at the store."""
         try:
             self.engine = DeliveryEngine(
@@ -189,8 +193,10 @@ class Running:
         """
         return destinations_of(self.engine.destination_figures(names, limit))
 
-    def why_not_paused(self) -> tuple[str, str]:
-        """Why a key could not be paused, and the allowed alternative."""
+    def why_not_paused(self, asked: Pause) -> tuple[str, str]:
+        """Why a key or a tenant could not be paused, and the allowed alternative."""
+        if asked.tenant is not None:
+            return reply("set_tenant", Answer.REFUSED).sentence, "order per key; or pause all"
         if self._is_global:
             return "with one order of all messages no key can be paused: what is due later would overtake", (
                 "order per key; or pause all"
