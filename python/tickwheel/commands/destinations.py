@@ -3,22 +3,19 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from tickwheel.commands.control import control_of, end_without, pause_or_resume, targeted
+from tickwheel.commands.control import control_of, end_without, pause_or_resume, set_named, targeted
 from tickwheel.commands.durations import Duration
 from tickwheel.commands.options import FILE, waits_of
 from tickwheel.commands.printing import say
 from tickwheel.commands.sight import as_json, looks, of_page, print_destinations, print_fields, print_json, view_of
-
-if TYPE_CHECKING:
-    from tickwheel.delivery.model.entries import Answer
 
 
 @click.group()
@@ -112,6 +109,7 @@ def set_(
     What is left out is as for all others, whatever it was before. Only secrets stay, and a pause.
     """
     from tickwheel.delivery.base.errors import WrongUsage
+    from tickwheel.delivery.model.entries import SetDestination
     from tickwheel.delivery.sinks import Webhook
 
     if no_secrets and secret_file:
@@ -122,8 +120,7 @@ def set_(
         raise WrongUsage("--webhook-header has a name twice: a destination sends each header once")
     settings["certificates"] = _text_of(certificates) if certificates else None
     settings["secrets"] = [*webhook.secrets] if secret_file or no_secrets else None
-    answer = _set(target, access, name, settings)
-    say(f"{name}: {'changed' if answer == 'replaced' else 'set'}.")
+    set_named(target, access, SetDestination, name, **settings)
 
 
 def _text_of(path: Path) -> str:
@@ -139,14 +136,14 @@ def _text_of(path: Path) -> str:
 @_name
 def pause(target: str, access: dict[str, Any], name: str) -> None:
     """Send nothing to the destination NAME until it is resumed: as tickwheel pause --destination NAME."""
-    pause_or_resume(target, access, None, name, is_paused=True)
+    pause_or_resume(target, access, is_paused=True, destination=name)
 
 
 @_command
 @_name
 def resume(target: str, access: dict[str, Any], name: str) -> None:
     """Send to the destination NAME again: as tickwheel resume --destination NAME."""
-    pause_or_resume(target, access, None, name, is_paused=False)
+    pause_or_resume(target, access, is_paused=False, destination=name)
 
 
 @_command
@@ -167,7 +164,7 @@ def remove(target: str, access: dict[str, Any], name: str, messages: str | None)
     with closing(control_of(target, access)) as control:
         answer = control.ask(RemoveDestination(name, messages is not None))
     if answer is Answer.UNKNOWN:
-        end_without(name)
+        end_without("destination", name)
     if answer is Answer.REFUSED:
         raise WrongUsage(f"{name} has messages: wait for them, or give --messages dead")
     say(f"{name}: removed.")
@@ -183,7 +180,7 @@ def test(target: str, access: dict[str, Any], name: str) -> None:
     with closing(control_of(target, access)) as control:
         found = control.test(name)
     if found is None:
-        end_without(name)
+        end_without("destination", name)
     state, error, took_ms = found
     say(f"{name}: {state} after {took_ms:,.0f} ms" + (f": {error}" if error else "."), err=state != "accepted")
     sys.exit(state != "accepted")
@@ -217,7 +214,7 @@ def show(target: str, access: dict[str, Any], name: str, as_json: bool) -> None:
     with view_of(target, access) as view:
         found = view.destination(name)
     if found is None:
-        end_without(name)
+        end_without("destination", name)
     if as_json:
         print_json(found)
         return
@@ -227,19 +224,3 @@ def show(target: str, access: dict[str, Any], name: str, as_json: bool) -> None:
         parts["body"] = [json.dumps(body, ensure_ascii=False)]
     parts["waits_s"] = [str(wait) for wait in settings.get("waits_s", ())]
     print_fields({**msgspec.structs.asdict(found), "settings": None, **settings, **parts})
-
-
-def _set(target: str, access: dict[str, Any], name: str, settings: Mapping[str, Any]) -> "Answer":
-    import msgspec
-
-    from tickwheel._native import read_records
-    from tickwheel.delivery.model.entries import SetDestination
-
-    given = {each: value for each, value in settings.items() if value is not None}
-    asked = SetDestination(name, msgspec.json.encode(given).decode())
-    read_records(asked, format="item")  # checks it here, so that a server's answer about HTTP is never shown
-    with closing(control_of(target, access)) as control:
-        answer = control.ask(asked)
-    if control.warning:
-        say(f"Warning: {control.warning}: each send is refused", err=True)
-    return answer
