@@ -3,34 +3,27 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tickwheel.commands.control import control_of, end_without, pause_or_resume, set_named, targeted
+from tickwheel.commands.control import control_of, end_without, set_named, targeted
 from tickwheel.commands.durations import Duration
+from tickwheel.commands.named import add_shared, name_of_one
 from tickwheel.commands.options import FILE, waits_of
 from tickwheel.commands.printing import say
-from tickwheel.commands.sight import as_json, looks, of_page, print_destinations, print_fields, print_json, view_of
+from tickwheel.commands.sight import print_destinations
+
+if TYPE_CHECKING:
+    from tickwheel.delivery.sight import DestinationPage, DestinationShown
 
 
 @click.group()
 def destinations() -> None:
     """Set, list, show, remove, pause, resume or test the destinations that messages name."""
-
-
-_name = click.argument("name", metavar="NAME")
-_looks = partial(looks, group=destinations)
-
-
-def _command(command: Callable[..., None]) -> click.Command:
-    made = targeted(command)
-    destinations.add_command(made)
-    return made
 
 
 def _body(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Any:
@@ -42,8 +35,9 @@ def _body(_ctx: click.Context, _param: click.Parameter, value: str | None) -> An
         raise click.BadParameter(f"{value} is no file with JSON: {error}; or write envelope, or payload") from None
 
 
-@_command
-@_name
+@destinations.add_command
+@targeted
+@name_of_one
 @click.option(
     "--url",
     metavar="URL",
@@ -132,22 +126,9 @@ def _text_of(path: Path) -> str:
         raise WrongUsage(f"{path} can't be read: {error}") from error
 
 
-@_command
-@_name
-def pause(target: str, access: dict[str, Any], name: str) -> None:
-    """Send nothing to the destination NAME until it is resumed: as tickwheel pause --destination NAME."""
-    pause_or_resume(target, access, is_paused=True, destination=name)
-
-
-@_command
-@_name
-def resume(target: str, access: dict[str, Any], name: str) -> None:
-    """Send to the destination NAME again: as tickwheel resume --destination NAME."""
-    pause_or_resume(target, access, is_paused=False, destination=name)
-
-
-@_command
-@_name
+@destinations.add_command
+@targeted
+@name_of_one
 @click.option(
     "--messages",
     type=click.Choice(["dead"]),
@@ -170,8 +151,9 @@ def remove(target: str, access: dict[str, Any], name: str, messages: str | None)
     say(f"{name}: removed.")
 
 
-@_command
-@_name
+@destinations.add_command
+@targeted
+@name_of_one
 def test(target: str, access: dict[str, Any], name: str) -> None:
     """Send a test message to the destination NAME, and say what came back. Exit code 1: it was not accepted.
 
@@ -186,41 +168,28 @@ def test(target: str, access: dict[str, Any], name: str) -> None:
     sys.exit(state != "accepted")
 
 
-@_looks
-@of_page
-@as_json
-def list_(target: str, access: dict[str, Any], limit: int, cursor: str | None, as_json: bool) -> None:
-    """List the destinations, in the order of their names, with their states and what waits."""
+def _print(page: "DestinationPage") -> None:
     from tickwheel._native import rfc_3339
 
-    with view_of(target, access) as view:
-        page = view.destinations(limit=limit, cursor=cursor)
-    if as_json:
-        print_json(page)
-        return
     print_destinations(page.destinations, rfc_3339(time.time_ns() // 1_000_000), page.next)
 
 
-@_looks
-@_name
-@as_json
-def show(target: str, access: dict[str, Any], name: str, as_json: bool) -> None:
-    """Show the destination NAME: its state, what waits, and its settings but no secrets. Exit code 1: there is none.
-
-    Only a server knows whether it is down, and the last error.
-    """
+def _fields(found: "DestinationShown") -> Mapping[str, Any]:
     import msgspec
 
-    with view_of(target, access) as view:
-        found = view.destination(name)
-    if found is None:
-        end_without("destination", name)
-    if as_json:
-        print_json(found)
-        return
     settings = {**found.settings}
     parts = {"headers": [f"{each}: {value}" for each, value in settings.get("headers", {}).items()]}
     if not isinstance(body := settings.get("body", "envelope"), str):
         parts["body"] = [json.dumps(body, ensure_ascii=False)]
     parts["waits_s"] = [str(wait) for wait in settings.get("waits_s", ())]
-    print_fields({**msgspec.structs.asdict(found), "settings": None, **settings, **parts})
+    return {**msgspec.structs.asdict(found), "settings": None, **settings, **parts}
+
+
+_TEXTS = (
+    "Send nothing to the destination NAME until it is resumed: as tickwheel pause --destination NAME.",
+    "Send to the destination NAME again: as tickwheel resume --destination NAME.",
+    "List the destinations, in the order of their names, with their states and what waits.",
+    "Show the destination NAME: its state, what waits, and its settings but no secrets. Exit code 1: there is none.\n\n"
+    "Only a server knows whether it is down, and the last error.",
+)
+add_shared(destinations, "destination", _TEXTS, _print, _fields)

@@ -17,15 +17,8 @@ from tickwheel.commands.printing import say, say_lines
 
 if TYPE_CHECKING:
     from tickwheel.delivery.queue.server_view import ServerView
-    from tickwheel.delivery.sight import (
-        Destinations,
-        DestinationSeen,
-        KeyInDoubt,
-        Page,
-        StoreStatus,
-        StoreView,
-        TenantSeen,
-    )
+    from tickwheel.delivery.sight import Destinations, DestinationSeen, KeyInDoubt, Page, StoreStatus, StoreView
+    from tickwheel.delivery.sight.tenants import TenantSeen
 
 _WHOLE = ("due", "next try", "ended", "at", "tried", "late", "line", "fails for", "sends", "overdue", "rate")
 """Columns that are not folded, however narrow the terminal is."""
@@ -209,15 +202,25 @@ def status(target: str, access: dict[str, Any], tenants: bool, as_json: bool) ->
 
 def print_busiest(tenants: "Sequence[TenantSeen]") -> None:
     """Print a table of them, if there are any."""
-    if not tenants:
-        return
-    say("")
-    say("the busiest tenants:")
+    if tenants:
+        say("")
+        say("the busiest tenants:")
+        print_tenants(tenants, None)
+
+
+def print_tenants(tenants: "Sequence[TenantSeen]", cursor: str | None) -> None:
+    """Print a table of them, and say how to go on."""
+    figures, settings = ("waiting", "overdue", "failing", "out"), ("concurrency", "rate", "weight")
     rows = [
-        (it.name, "paused" if it.paused else None, it.waiting, it.overdue, it.failing, it.out, it.first_due)
+        (
+            it.name,
+            "paused" if it.paused else None,
+            *(getattr(it, each) for each in figures),
+            *map(it.settings.get, settings),
+        )
         for it in tenants
     ]
-    print_table(("name", "state", "waiting", "overdue", "failing", "out", "first due"), rows, None)
+    print_table(("name", "state", *figures, *settings), rows, cursor)
 
 
 def _print_destinations(found: "StoreStatus") -> None:

@@ -1,24 +1,18 @@
 """`tickwheel tenants`: what each tenant may do (D24), of a store at rest or of a server."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import closing
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tickwheel.commands.control import control_of, end_without, pause_or_resume, set_named, targeted
+from tickwheel.commands.control import control_of, end_without, set_named, targeted
+from tickwheel.commands.named import add_shared, name_of_one
 from tickwheel.commands.printing import say
-from tickwheel.commands.sight import (
-    as_json,
-    looks,
-    of_page,
-    print_busiest,
-    print_fields,
-    print_json,
-    print_table,
-    view_of,
-)
+from tickwheel.commands.sight import print_busiest, print_tenants
+
+if TYPE_CHECKING:
+    from tickwheel.delivery.sight.tenants import TenantPage, TenantSeen
 
 
 @click.group()
@@ -26,18 +20,9 @@ def tenants() -> None:
     """Set, list, show, remove, pause or resume the tenants that messages name."""
 
 
-_name = click.argument("name", metavar="NAME")
-_looks = partial(looks, group=tenants)
-
-
-def _command(command: Callable[..., None]) -> click.Command:
-    made = targeted(command)
-    tenants.add_command(made)
-    return made
-
-
-@_command
-@_name
+@tenants.add_command
+@targeted
+@name_of_one
 @click.option(
     "--concurrency", metavar="N", type=int, help="At most so many messages out at a time, at all destinations."
 )
@@ -54,22 +39,9 @@ def set_(target: str, access: dict[str, Any], name: str, **settings: Any) -> Non
     set_named(target, access, SetTenant, name, **settings)
 
 
-@_command
-@_name
-def pause(target: str, access: dict[str, Any], name: str) -> None:
-    """Send nothing of the tenant NAME until it is resumed: as tickwheel pause --tenant NAME."""
-    pause_or_resume(target, access, is_paused=True, tenant=name)
-
-
-@_command
-@_name
-def resume(target: str, access: dict[str, Any], name: str) -> None:
-    """Send what is due of the tenant NAME again: as tickwheel resume --tenant NAME."""
-    pause_or_resume(target, access, is_paused=False, tenant=name)
-
-
-@_command
-@_name
+@tenants.add_command
+@targeted
+@name_of_one
 def remove(target: str, access: dict[str, Any], name: str) -> None:
     """Give the tenant NAME the usual limits again, and end its pause. Exit code 1: it was not set or paused.
 
@@ -83,40 +55,21 @@ def remove(target: str, access: dict[str, Any], name: str) -> None:
     say(f"{name}: removed.")
 
 
-@_looks
-@of_page
-@as_json
-def list_(target: str, access: dict[str, Any], limit: int, cursor: str | None, as_json: bool) -> None:
-    """List the tenants that were set or paused, in the order of their names, and the busiest of all.
-
-    Only a server knows the busiest.
-    """
-    with view_of(target, access) as view:
-        page = view.tenants(limit=limit, cursor=cursor)
-    if as_json:
-        print_json(page)
-        return
-    named = ("concurrency", "rate", "weight")
-    rows = [(it.name, "paused" if it.paused else None, *map(it.settings.get, named)) for it in page.tenants]
-    print_table(("name", "state", *named), rows, page.next)
+def _print(page: "TenantPage") -> None:
+    print_tenants(page.tenants, page.next)
     print_busiest(page.busiest)
 
 
-@_looks
-@_name
-@as_json
-def show(target: str, access: dict[str, Any], name: str, as_json: bool) -> None:
-    """Show the tenant NAME: its settings and what waits. Exit code 1: it was not set or paused.
-
-    Only a server knows what waits.
-    """
+def _fields(found: "TenantSeen") -> Mapping[str, Any]:
     import msgspec
 
-    with view_of(target, access) as view:
-        found = view.tenant(name)
-    if found is None:
-        end_without("tenant", name)
-    if as_json:
-        print_json(found)
-        return
-    print_fields({**msgspec.structs.asdict(found), "settings": None, **found.settings})
+    return {**msgspec.structs.asdict(found), "settings": None, **found.settings}
+
+
+_TEXTS = (
+    "Send nothing of the tenant NAME until it is resumed: as tickwheel pause --tenant NAME.",
+    "Send what is due of the tenant NAME again: as tickwheel resume --tenant NAME.",
+    "List the tenants that were set or paused, by name, and the busiest of all, which only a server knows.",
+    "Show the tenant NAME: its settings, and what waits, which only a server knows. Exit code 1: it was not set.",
+)
+add_shared(tenants, "tenant", _TEXTS, _print, _fields)

@@ -73,12 +73,6 @@ class Running:
         """How fast messages are sent; `None`: as the destination takes them."""
         self._failure: BaseException | None = None
         self.store = path
-        self.view = StoreView(
-            path,
-            figures=self.destination_figures,
-            tenant_figures=lambda limit, first: self.engine.tenant_figures(limit, first),
-        )
-        """Looks at the store."""
         try:
             self.engine = DeliveryEngine(
                 path,
@@ -92,6 +86,8 @@ class Running:
             """The native engine, for its own questions and for a recording of its timer."""
         finally:
             slow.cancel()
+        self.view = StoreView(path, figures=self.destination_figures, tenant_figures=self.engine.tenant_figures)
+        """Looks at the store."""
         self.opened_ms = time.time_ns() // 1_000_000
         """When the counts began."""
         self.recurring = 0

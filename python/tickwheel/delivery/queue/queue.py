@@ -507,11 +507,8 @@ class DeliveryQueue:
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
-        ...     queue.set_tenant("acme", rate="10/s", weight=3)
-        ...     queue.pause(tenant="acme")
-        ...     queue.tenants(), queue.remove_tenant("acme")
-        <Answer.ACCEPTED: 'accepted'>
-        ({'acme': {'rate': '10/s', 'weight': 3, 'paused': True}}, <Answer.REMOVED: 'removed'>)
+        ...     queue.set_tenant("acme", rate="10/s", weight=3), queue.tenants()
+        (<Answer.ACCEPTED: 'accepted'>, {'acme': {'rate': '10/s', 'weight': 3, 'paused': False}})
         """
         given = {"concurrency": concurrency, "rate": rate, "weight": weight, "paused": paused}
         settings = {each: value for each, value in given.items() if value is not None}

@@ -11,17 +11,8 @@ import msgspec
 
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.base.tls_errors import sentence, usual_context
-from tickwheel.delivery.sight import (
-    Action,
-    DestinationPage,
-    DestinationShown,
-    Details,
-    LetterPage,
-    Page,
-    StoreStatus,
-    TenantPage,
-    TenantShown,
-)
+from tickwheel.delivery.sight import Action, DestinationPage, DestinationShown, Details, LetterPage, Page, StoreStatus
+from tickwheel.delivery.sight.tenants import TenantPage, TenantSeen
 from tickwheel.delivery.sinks.addresses import without_secrets
 
 _T = TypeVar("_T")
@@ -87,9 +78,9 @@ class ServerView:
         """A page of the tenants that were set or paused, and the busiest of all."""
         return self._show(address("/tenants", limit=limit, cursor=cursor), TenantPage)
 
-    def tenant(self, name: str) -> TenantShown | None:
+    def tenant(self, name: str) -> TenantSeen | None:
         """A tenant that was set or paused, or `None`."""
-        return self._named("tenants", name, TenantShown)
+        return self._named("tenants", name, TenantSeen)
 
     def action(self, id_: str) -> Action:
         """As the server's store has it."""
@@ -164,11 +155,7 @@ def address(path: str, **parameters: object) -> str:
 
 
 def path_of(kind: str, name: str) -> str:
-    """The path of one, whatever is in its name.
-
-    >>> path_of("actions", "a/b")
-    '/actions/a%2Fb'
-    """
+    """The path of one, whatever is in its name."""
     return f"/{kind}/{quote(name, safe='')}"
 
 

@@ -5,14 +5,14 @@ All of them need the right `destinations`: settings have headers, which may be s
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from tickwheel.delivery.model.entries import Answer, RemoveDestination, SetDestination
-from tickwheel.delivery.serve.named import Named, answered, unknown
+from tickwheel.delivery.serve.named import Named
 from tickwheel.delivery.serve.problems import AGAIN, json_response, parameters, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
 
@@ -23,10 +23,15 @@ class Destinations(Named):
     """Their routes."""
 
     kind = "destination"
+    item = SetDestination
     settings = (
         "url, and if you like headers, secrets, body, certificates, rate, concurrency, spare, waits_s, sink_timeout_s,"
         " disable_after_days, paused: see the settings of a destination"
     )
+    if_refused: ClassVar = {
+        "set": "open the server with --to named, or with a webhook",
+        "remove": "?messages=dead makes dead letters of them",
+    }
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -34,20 +39,17 @@ class Destinations(Named):
         self._tested: set[str] = set()
         self.routes.append(Route("/destinations/{name}/test", self._test, methods=["POST"]))
 
-    async def set(self, name: str, text: str, settings: Mapping[str, Any]) -> Response:
-        """Set one, and warn if it can't be reached."""
-        answer = await self.submit(SetDestination(name, text))
-        warning = None if answer is Answer.REFUSED else self._running.engine.why_refused(settings.get("url", ""))
-        more = {} if warning is None else {"warning": warning}
-        return answered("set_destination", name, answer, "open the server with --to named, or with a webhook", **more)
-
-    async def remove(self, request: Request, name: str) -> Response:
-        """Remove one, with its messages if the address says so."""
+    def removal(self, request: Request, name: str) -> RemoveDestination:
+        """With its messages if the address says so."""
         given = parameters(request, ("messages",), _REMOVED)
         if given.get("messages", "dead") != "dead":
             raise problem(400, "messages can only become dead letters", _REMOVED)
-        answer = await self.submit(RemoveDestination(name, bool(given)))
-        return answered("remove_destination", name, answer, "?messages=dead makes dead letters of them")
+        return RemoveDestination(name, bool(given))
+
+    def warnings(self, settings: Mapping[str, Any]) -> Mapping[str, str]:
+        """Why it can't be reached."""
+        why = self._running.engine.why_refused(settings.get("url", ""))
+        return {} if why is None else {"warning": why}
 
     async def _test(self, request: Request) -> Response:
         refuse_query(request)
@@ -60,6 +62,6 @@ class Destinations(Named):
         finally:
             self._tested.discard(name)
         if found is None:
-            return unknown(name)
+            return self._answered("remove", name, Answer.UNKNOWN)
         state, error, took_ms = found
         return json_response(200, {"name": name, "state": state, "error": error, "took_ms": round(took_ms, 3)})

@@ -52,6 +52,7 @@ from tickwheel.delivery.serve.health import health_routes
 from tickwheel.delivery.serve.listing import Listing
 from tickwheel.delivery.serve.live import Live
 from tickwheel.delivery.serve.metrics import renderer
+from tickwheel.delivery.serve.named import Tenants
 from tickwheel.delivery.serve.problems import (
     AGAIN,
     DUPLICATE,
@@ -64,7 +65,6 @@ from tickwheel.delivery.serve.problems import (
     refuse_query,
     unavailable,
 )
-from tickwheel.delivery.serve.tenants import Tenants
 from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.sight import NoStore
 
@@ -160,8 +160,8 @@ class _Messages:
         self._max_payload = max_payload
         self._bodies = bodies
         self.actions = Actions(self._ask, running.view, pages, self._bodies)
-        self.destinations = Destinations(running, self._submitter.ask, pages, bodies, listing.destinations)
-        self.tenants = Tenants(running, self._submitter.ask, pages, bodies, listing.tenants)
+        self.destinations = Destinations(running, self._submitter.ask, pages, bodies, listing)
+        self.tenants = Tenants(running, self._submitter.ask, pages, bodies, listing)
         self.arrow = ArrowBodies(running, self._submitter, max_payload, bodies)
         self._of_many = Threads("lines", 4, REQUESTS)
 

@@ -1,6 +1,7 @@
-"""What has a name and settings, over HTTP: `PUT`, `GET` and `DELETE` of `/KIND/{name}`, and a list."""
+"""What has a name and settings, over HTTP: a list, and `PUT`, `GET` and `DELETE` of one. Tenants have no more."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from starlette.requests import Request
@@ -10,9 +11,10 @@ from starlette.routing import Route
 from tickwheel._native import Receipt
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.engine.running import Running
-from tickwheel.delivery.model.entries import Answer
+from tickwheel.delivery.model.entries import Answer, RemoveDestination, RemoveTenant, SetDestination, SetTenant
 from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.serve.bodies import Bodies
+from tickwheel.delivery.serve.listing import Listing
 from tickwheel.delivery.serve.problems import decoded, json_response, problem, refuse_query, unavailable
 from tickwheel.delivery.serve.threads import Threads
 
@@ -21,48 +23,51 @@ _OBJECT: Final = "a JSON object with the settings"
 
 
 class Named:
-    """Of one kind. `ask` gives an item to the engine. `pages`: the threads that look at the store."""
+    """Those of one `kind`, as the view names it. `ask` gives an item to the engine. `pages`: the threads that look at
+    the store.
+    """
 
     kind: ClassVar[str]
-    """`destination` or `tenant`: the method of the view that shows one."""
-    settings: ClassVar[str]
-    """The allowed settings, for the text of an error."""
+    item: ClassVar[type[SetDestination | SetTenant]]
+    removed: ClassVar[Callable[..., RemoveDestination | RemoveTenant]]
+    settings: ClassVar[str]  # that are allowed
+    if_refused: ClassVar[Mapping[str, str]]  # what to do then, by the operation
 
     def __init__(
-        self, running: Running, ask: Callable[..., Awaitable[Receipt]], pages: Threads, bodies: Bodies, list_: Any
+        self, running: Running, ask: Callable[..., Awaitable[Receipt]], pages: Threads, bodies: Bodies, listing: Listing
     ) -> None:
         self._running = running
         self._ask = ask
         self._pages = pages
         self._bodies = bodies
         self.routes = [
-            Route(f"/{self.kind}s", list_, methods=["GET"]),
+            Route(f"/{self.kind}s", partial(listing.named, f"{self.kind}s"), methods=["GET"]),
             Route(f"/{self.kind}s/{{name}}", self._one, methods=["PUT", "GET", "DELETE"]),
         ]
 
-    async def set(self, name: str, text: str, settings: Mapping[str, Any]) -> Response:
-        """Set one. `text`: the settings as they were given."""
-        raise NotImplementedError
+    def removal(self, request: Request, name: str) -> RemoveDestination | RemoveTenant:
+        """The item that removes one."""
+        refuse_query(request)
+        return self.removed(name)
 
-    async def remove(self, request: Request, name: str) -> Response:
-        """Remove one."""
-        raise NotImplementedError
+    def warnings(self, settings: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG002
+        """What else to tell of one that is set."""
+        return {}
 
     async def _one(self, request: Request) -> Response:
         name = request.path_params["name"]
         if request.method == "DELETE":
-            return await self.remove(request, name)
+            return self._answered("remove", name, await self._submit(self.removal(request, name)))
         refuse_query(request)
         if request.method == "PUT":
             async with self._bodies.receive(request, _MOST) as body:
                 settings = decoded(body, dict[str, Any], _OBJECT)
                 text = body.decode()  # as it is: 1.50 in a template is not 1.5
-            return await self.set(name, text, settings)
+            return self._answered("set", name, await self._submit(self.item(name, text)), self.warnings(settings))
         found = await self._pages.run(lambda: getattr(self._running.view, self.kind)(name))
-        return unknown(name) if found is None else json_response(200, found)
+        return self._answered("remove", name, Answer.UNKNOWN) if found is None else json_response(200, found)
 
-    async def submit(self, item: object) -> Answer:
-        """The answer of the engine. Errors: `BadRecord`, 422 for a setting, 503."""
+    async def _submit(self, item: object) -> Answer:
         try:
             [answer] = (await self._ask(item, format="item")).answers()
         except BadRecord:
@@ -73,14 +78,17 @@ class Named:
             raise unavailable(error) from error
         return answer  # type: ignore[return-value]  # it is no record
 
+    def _answered(self, operation: str, name: str, answer: Answer, more: Mapping[str, str] = {}) -> Response:
+        meaning = reply(f"{operation}_{self.kind}", answer)
+        if answer is Answer.REFUSED:
+            more = {"reason": meaning.sentence, "allowed": self.if_refused[operation]}
+        return json_response(meaning.status, {"name": name, "state": answer, **more})
 
-def unknown(name: str) -> Response:
-    """404."""
-    return json_response(404, {"name": name, "state": Answer.UNKNOWN})
 
+class Tenants(Named):
+    """What each tenant may do (D24). No setting sends a payload elsewhere, so the right `control` may set it."""
 
-def answered(operation: str, name: str, answer: Answer, allowed: str, **more: str) -> Response:
-    """The answer to an operation. `allowed`: what to do if it is refused; `more`: what else to tell if it is not."""
-    meaning = reply(operation, answer)
-    why = {"reason": meaning.sentence, "allowed": allowed} if answer is Answer.REFUSED else more
-    return json_response(meaning.status, {"name": name, "state": answer, **why})
+    kind = "tenant"
+    item, removed = SetTenant, RemoveTenant
+    settings = "any of concurrency, rate, weight, paused: see the settings of a tenant"
+    if_refused: ClassVar = {"set": "open the server with --order key"}

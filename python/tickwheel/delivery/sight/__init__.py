@@ -11,7 +11,7 @@ from tickwheel.delivery.sight.destinations import DestinationPage, Destinations,
 from tickwheel.delivery.sight.letters import LetterPage, LetterSeen
 from tickwheel.delivery.sight.messages import Details, Page, Rule, Seen, State
 from tickwheel.delivery.sight.status import InDoubt, KeyInDoubt, StoreStatus
-from tickwheel.delivery.sight.tenants import TenantPage, TenantSeen, TenantShown
+from tickwheel.delivery.sight.tenants import TenantPage, TenantSeen
 from tickwheel.delivery.sight.view import NoStore, StoreView
 
 __all__ = [
@@ -34,5 +34,4 @@ __all__ = [
     "StoreView",
     "TenantPage",
     "TenantSeen",
-    "TenantShown",
 ]

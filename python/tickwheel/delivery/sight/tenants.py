@@ -6,33 +6,28 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from tickwheel._native import StoreSnapshot
+from tickwheel.delivery.sight.destinations import SHOWN
 from tickwheel.delivery.sight.messages import check_limit, with_times
 
-SHOWN: Final = 20
-"""How many of the busiest a page has."""
+_COUNTS: Final = ("waiting", "overdue", "failing", "out")
 
 
 class TenantSeen(msgspec.Struct, frozen=True):
-    """A tenant. The figures are of its messages in memory, which has what is due soon; `None` if only the store was
-    asked.
+    """A tenant. `settings`: but for `paused`; empty if it has those of all.
 
+    The figures are of its messages in memory, which has what is due soon; `None` if only the store was asked.
     `waiting`: without an outcome; `overdue`, `failing`: those among them that are due, and that have failed and are
     tried again. `out`: in calls that have not returned. `first_due`: RFC 3339 in UTC.
     """
 
     name: str
     paused: bool
+    settings: Mapping[str, Any]
     waiting: int | None = None
     overdue: int | None = None
     failing: int | None = None
     out: int | None = None
     first_due: str | None = None
-
-
-class TenantShown(TenantSeen, frozen=True, kw_only=True):
-    """A tenant that was set or paused, with its settings, but for `paused`."""
-
-    settings: Mapping[str, Any]
 
 
 class TenantPage(msgspec.Struct, frozen=True):
@@ -42,7 +37,7 @@ class TenantPage(msgspec.Struct, frozen=True):
     asked.
     """
 
-    tenants: Sequence[TenantShown]
+    tenants: Sequence[TenantSeen]
     busiest: Sequence[TenantSeen]
     next: str | None
 
@@ -57,19 +52,15 @@ def list_tenants(
     """A page of tenants. Errors: `WrongUsage`, `StoreFailed`."""
     check_limit(limit)
     found = db.tenants(cursor or "", limit + 1)
-    settings = {name: msgspec.json.decode(text) for name, text in found[:limit]}
-    told = [] if figures is None else [with_times(it) for it in figures(limit + SHOWN, [*settings])[0]]
-    none: dict[str, Any] = {} if figures is None else dict.fromkeys(("waiting", "overdue", "failing", "out"), 0)
-    figures_of = {it["name"]: it for it in told}
-    shown = [
-        TenantShown(**none | figures_of.get(name, {}) | {"name": name, "paused": it.pop("paused")}, settings=it)
-        for name, it in settings.items()
-    ]
-    busiest = sorted(told, key=lambda it: (-it["overdue"], -it["waiting"]))[:SHOWN]
-    return TenantPage(shown, [TenantSeen(**it) for it in busiest], found[limit][0] if len(found) > limit else None)
+    names = [name for name, _ in found[:limit]]
+    told = {} if figures is None else {it["name"]: with_times(it) for it in figures(limit + SHOWN, names)[0]}
+    none = {} if figures is None else dict.fromkeys(_COUNTS, 0)
 
+    def seen(name: str, text: str) -> TenantSeen:
+        settings = msgspec.json.decode(text)
+        own = {"name": name, "paused": settings.pop("paused", False), "settings": settings}
+        return TenantSeen(**none | told.get(name, {}) | own)
 
-def show_tenant(db: StoreSnapshot, figures: TenantFigures | None, name: str) -> TenantShown | None:
-    """The tenant with this name, if it was set or paused. Errors: `StoreFailed`."""
-    found = list_tenants(db, figures, limit=1, cursor=name).tenants
-    return found[0] if found and found[0].name == name else None
+    first = sorted(told, key=lambda name: (-told[name]["overdue"], -told[name]["waiting"]))[:SHOWN]
+    busiest = [seen(name, dict(db.tenants(name, 1)).get(name, "{}")) for name in first]
+    return TenantPage([seen(*it) for it in found[:limit]], busiest, found[limit][0] if len(found) > limit else None)

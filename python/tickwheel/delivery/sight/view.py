@@ -18,7 +18,7 @@ from tickwheel.delivery.sight.destinations import (
 from tickwheel.delivery.sight.letters import LetterPage, list_letters
 from tickwheel.delivery.sight.messages import Details, Filter, Page, State, list_messages, show_message
 from tickwheel.delivery.sight.status import StoreStatus, status_of
-from tickwheel.delivery.sight.tenants import TenantFigures, TenantPage, TenantShown, list_tenants, show_tenant
+from tickwheel.delivery.sight.tenants import TenantFigures, TenantPage, TenantSeen, list_tenants
 
 
 class NoStore(WrongUsage):
@@ -124,10 +124,10 @@ class StoreView:
         with _opened(self._store) as db:
             return list_tenants(db, self._tenant_figures, limit=limit, cursor=cursor)
 
-    def tenant(self, name: str) -> TenantShown | None:
+    def tenant(self, name: str) -> TenantSeen | None:
         """One of them; `None`: it was not set or paused."""
-        with _opened(self._store) as db:
-            return show_tenant(db, self._tenant_figures, name)
+        found = self.tenants(limit=1, cursor=name).tenants
+        return found[0] if found and found[0].name == name else None
 
     def status(self) -> StoreStatus:
         """The store in figures. O(messages): about a second for ten million, two where dead letters were requeued."""

@@ -39,7 +39,6 @@ from tickwheel.delivery.sight import (
     StoreStatus,
     TenantPage,
     TenantSeen,
-    TenantShown,
 )
 from tickwheel.delivery.sinks import Destination
 
@@ -209,7 +208,6 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
         ("DestinationSeen", DestinationSeen),
         ("DestinationShown", DestinationShown),
         ("TenantSeen", TenantSeen),
-        ("TenantShown", TenantShown),
         ("TenantPage", TenantPage),
     ],
 )
