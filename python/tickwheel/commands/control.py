@@ -21,7 +21,7 @@ from tickwheel.commands.paths import GivenPath
 from tickwheel.commands.printing import errors_reported, say
 
 if TYPE_CHECKING:
-    from tickwheel.delivery.model.entries import Answer, SetDestination, SetTenant
+    from tickwheel.delivery.model.entries import Answer
     from tickwheel.delivery.queue.control import Control, HttpControl
     from tickwheel.delivery.sight import Action
 
@@ -182,9 +182,7 @@ def pause_or_resume(target: str, access: dict[str, Any], *, is_paused: bool, **n
     say(f"{target}: {what}" + (f"paused. To go on: tickwheel resume {target}{more}" if is_paused else "resumed."))
 
 
-def set_named(
-    target: str, access: dict[str, Any], kind: "type[SetDestination | SetTenant]", name: str, **settings: Any
-) -> None:
+def set_named(target: str, access: dict[str, Any], kind: type[Any], name: str, **settings: Any) -> None:
     """Set a destination or a tenant, and say so. Settings that are `None` are left out. Errors: `WrongUsage`."""
     import msgspec
 

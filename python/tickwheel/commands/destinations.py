@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,9 +16,6 @@ from tickwheel.commands.named import add_shared, name_of_one
 from tickwheel.commands.options import FILE, waits_of
 from tickwheel.commands.printing import say
 from tickwheel.commands.sight import print_destinations
-
-if TYPE_CHECKING:
-    from tickwheel.delivery.sight import DestinationPage, DestinationShown
 
 
 @click.group()
@@ -168,21 +165,18 @@ def test(target: str, access: dict[str, Any], name: str) -> None:
     sys.exit(state != "accepted")
 
 
-def _print(page: "DestinationPage") -> None:
+def _print(page: Any) -> None:
     from tickwheel._native import rfc_3339
 
     print_destinations(page.destinations, rfc_3339(time.time_ns() // 1_000_000), page.next)
 
 
-def _fields(found: "DestinationShown") -> Mapping[str, Any]:
-    import msgspec
-
-    settings = {**found.settings}
+def _told(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     parts = {"headers": [f"{each}: {value}" for each, value in settings.get("headers", {}).items()]}
     if not isinstance(body := settings.get("body", "envelope"), str):
         parts["body"] = [json.dumps(body, ensure_ascii=False)]
     parts["waits_s"] = [str(wait) for wait in settings.get("waits_s", ())]
-    return {**msgspec.structs.asdict(found), "settings": None, **settings, **parts}
+    return {**settings, **parts}
 
 
 _TEXTS = (
@@ -192,4 +186,4 @@ _TEXTS = (
     "Show the destination NAME: its state, what waits, and its settings but no secrets. Exit code 1: there is none.\n\n"
     "Only a server knows whether it is down, and the last error.",
 )
-add_shared(destinations, "destination", _TEXTS, _print, _fields)
+add_shared(destinations, "destination", _TEXTS, _print, _told)

@@ -16,9 +16,9 @@ def add_shared(
     kind: str,
     texts: tuple[str, str, str, str],
     print_page: Callable[[Any], None],
-    fields_of: Callable[[Any], Mapping[str, Any]],
+    told: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
 ) -> None:
-    """Add them to the commands of a `kind`, with their help texts."""
+    """Add them to the commands of a `kind`, with their help texts. `told`: how settings are printed."""
 
     def pause(target: str, access: dict[str, Any], name: str) -> None:
         pause_or_resume(target, access, is_paused=True, **{kind: name})
@@ -32,11 +32,16 @@ def add_shared(
         (print_json if as_json else print_page)(page)
 
     def show(target: str, access: dict[str, Any], name: str, as_json: bool) -> None:
+        import msgspec
+
         with view_of(target, access) as view:
             found = getattr(view, kind)(name)
         if found is None:
             end_without(kind, name)
-        print_json(found) if as_json else print_fields(fields_of(found))
+        if as_json:
+            print_json(found)
+        else:
+            print_fields({**msgspec.structs.asdict(found), "settings": None, **told(found.settings)})
 
     pause.__doc__, resume.__doc__, list_.__doc__, show.__doc__ = texts
     for command in (pause, resume):

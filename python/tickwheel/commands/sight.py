@@ -210,17 +210,12 @@ def print_busiest(tenants: "Sequence[TenantSeen]") -> None:
 
 def print_tenants(tenants: "Sequence[TenantSeen]", cursor: str | None) -> None:
     """Print a table of them, and say how to go on."""
-    figures, settings = ("waiting", "overdue", "failing", "out"), ("concurrency", "rate", "weight")
+    own = ("concurrency", "rate", "weight")
     rows = [
-        (
-            it.name,
-            "paused" if it.paused else None,
-            *(getattr(it, each) for each in figures),
-            *map(it.settings.get, settings),
-        )
+        (it.name, "paused" * it.paused or None, it.waiting, it.overdue, it.failing, it.out, *map(it.settings.get, own))
         for it in tenants
     ]
-    print_table(("name", "state", *figures, *settings), rows, cursor)
+    print_table(("name", "state", "waiting", "overdue", "failing", "out", *own), rows, cursor)
 
 
 def _print_destinations(found: "StoreStatus") -> None:

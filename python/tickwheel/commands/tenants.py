@@ -1,8 +1,7 @@
 """`tickwheel tenants`: what each tenant may do (D24), of a store at rest or of a server."""
 
-from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -10,9 +9,6 @@ from tickwheel.commands.control import control_of, end_without, set_named, targe
 from tickwheel.commands.named import add_shared, name_of_one
 from tickwheel.commands.printing import say
 from tickwheel.commands.sight import print_busiest, print_tenants
-
-if TYPE_CHECKING:
-    from tickwheel.delivery.sight.tenants import TenantPage, TenantSeen
 
 
 @click.group()
@@ -23,9 +19,7 @@ def tenants() -> None:
 @tenants.add_command
 @targeted
 @name_of_one
-@click.option(
-    "--concurrency", metavar="N", type=int, help="At most so many messages out at a time, at all destinations."
-)
+@click.option("--concurrency", metavar="N", type=int, help="At most so many messages out at a time, in all.")
 @click.option("--rate", metavar="N/s", help="At most so many messages, as 100/s, 30/min, 500/h or 1/day.")
 @click.option("--weight", metavar="N", type=int, help="So many messages in each of its turns, 1 to 100. By default 1.")
 @click.option("--paused", is_flag=True, default=None, help="Pause it too. Without it a pause stays, and none begins.")
@@ -55,15 +49,9 @@ def remove(target: str, access: dict[str, Any], name: str) -> None:
     say(f"{name}: removed.")
 
 
-def _print(page: "TenantPage") -> None:
+def _print(page: Any) -> None:
     print_tenants(page.tenants, page.next)
     print_busiest(page.busiest)
-
-
-def _fields(found: "TenantSeen") -> Mapping[str, Any]:
-    import msgspec
-
-    return {**msgspec.structs.asdict(found), "settings": None, **found.settings}
 
 
 _TEXTS = (
@@ -72,4 +60,4 @@ _TEXTS = (
     "List the tenants that were set or paused, by name, and the busiest of all, which only a server knows.",
     "Show the tenant NAME: its settings, and what waits, which only a server knows. Exit code 1: it was not set.",
 )
-add_shared(tenants, "tenant", _TEXTS, _print, _fields)
+add_shared(tenants, "tenant", _TEXTS, _print)

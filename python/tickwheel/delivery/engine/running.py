@@ -86,7 +86,7 @@ class Running:
             """The native engine, for its own questions and for a recording of its timer."""
         finally:
             slow.cancel()
-        self.view = StoreView(path, figures=self.destination_figures, tenant_figures=self.engine.tenant_figures)
+        self.view = StoreView(path, figures=self.destination_figures, tenants=self.engine.tenant_figures)
         """Looks at the store."""
         self.opened_ms = time.time_ns() // 1_000_000
         """When the counts began."""

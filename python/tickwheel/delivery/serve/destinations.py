@@ -4,7 +4,6 @@ All of them need the right `destinations`: settings have headers, which may be s
 `env:` and `file:` mean nothing here. Secrets are only written.
 """
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from starlette.requests import Request
@@ -45,11 +44,6 @@ class Destinations(Named):
         if given.get("messages", "dead") != "dead":
             raise problem(400, "messages can only become dead letters", _REMOVED)
         return RemoveDestination(name, bool(given))
-
-    def warnings(self, settings: Mapping[str, Any]) -> Mapping[str, str]:
-        """Why it can't be reached."""
-        why = self._running.engine.why_refused(settings.get("url", ""))
-        return {} if why is None else {"warning": why}
 
     async def _test(self, request: Request) -> Response:
         refuse_query(request)

@@ -19,7 +19,6 @@ from tickwheel.delivery.serve.problems import decoded, json_response, problem, r
 from tickwheel.delivery.serve.threads import Threads
 
 _MOST: Final = 1 << 20
-_OBJECT: Final = "a JSON object with the settings"
 
 
 class Named:
@@ -50,10 +49,6 @@ class Named:
         refuse_query(request)
         return self.removed(name)
 
-    def warnings(self, settings: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG002
-        """What else to tell of one that is set."""
-        return {}
-
     async def _one(self, request: Request) -> Response:
         name = request.path_params["name"]
         if request.method == "DELETE":
@@ -61,9 +56,11 @@ class Named:
         refuse_query(request)
         if request.method == "PUT":
             async with self._bodies.receive(request, _MOST) as body:
-                settings = decoded(body, dict[str, Any], _OBJECT)
+                settings = decoded(body, dict[str, Any], "a JSON object with the settings")
                 text = body.decode()  # as it is: 1.50 in a template is not 1.5
-            return self._answered("set", name, await self._submit(self.item(name, text)), self.warnings(settings))
+            answer = await self._submit(self.item(name, text))
+            why = self._running.engine.why_refused(settings["url"]) if "url" in settings else None
+            return self._answered("set", name, answer, {} if why is None else {"warning": why})
         found = await self._pages.run(lambda: getattr(self._running.view, self.kind)(name))
         return self._answered("remove", name, Answer.UNKNOWN) if found is None else json_response(200, found)
 

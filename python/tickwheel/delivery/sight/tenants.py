@@ -1,15 +1,13 @@
 """The tenants of a store: pages of those that were set or paused, and the busiest in figures (rule D24)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from tickwheel._native import StoreSnapshot
 from tickwheel.delivery.sight.destinations import SHOWN
 from tickwheel.delivery.sight.messages import check_limit, with_times
-
-_COUNTS: Final = ("waiting", "overdue", "failing", "out")
 
 
 class TenantSeen(msgspec.Struct, frozen=True):
@@ -46,15 +44,13 @@ TenantFigures: TypeAlias = Callable[[int, Sequence[str]], tuple[Sequence[Mapping
 """Asks the engine that delivers: `DeliveryEngine.tenant_figures`."""
 
 
-def list_tenants(
-    db: StoreSnapshot, figures: TenantFigures | None, *, limit: int = 100, cursor: str | None = None
-) -> TenantPage:
+def list_tenants(db: StoreSnapshot, figures: TenantFigures | None, limit: int, cursor: str | None) -> TenantPage:
     """A page of tenants. Errors: `WrongUsage`, `StoreFailed`."""
     check_limit(limit)
     found = db.tenants(cursor or "", limit + 1)
     names = [name for name, _ in found[:limit]]
     told = {} if figures is None else {it["name"]: with_times(it) for it in figures(limit + SHOWN, names)[0]}
-    none = {} if figures is None else dict.fromkeys(_COUNTS, 0)
+    none = {} if figures is None else dict.fromkeys(("waiting", "overdue", "failing", "out"), 0)
 
     def seen(name: str, text: str) -> TenantSeen:
         settings = msgspec.json.decode(text)

@@ -43,14 +43,14 @@ class StoreView:
     """
 
     def __init__(
-        self, store: str | Path, *, figures: Figures | None = None, tenant_figures: TenantFigures | None = None
+        self, store: str | Path, *, figures: Figures | None = None, tenants: TenantFigures | None = None
     ) -> None:
-        """`figures`, `tenant_figures`: ask the engine that delivers for its destinations and for its tenants, of which
-        it knows more than the store.
+        """`figures`, `tenants`: ask the engine that delivers for its destinations, and for its tenants, of which it
+        knows more than the store.
         """
         self._store = Path(store)
         self._figures = figures
-        self._tenant_figures = tenant_figures
+        self._of_tenants = tenants
 
     def list(
         self,
@@ -122,7 +122,7 @@ class StoreView:
     def tenants(self, *, limit: int = 100, cursor: str | None = None) -> TenantPage:
         """A page of the tenants that were set or paused, in the order of their names; and the busiest of all."""
         with _opened(self._store) as db:
-            return list_tenants(db, self._tenant_figures, limit=limit, cursor=cursor)
+            return list_tenants(db, self._of_tenants, limit, cursor)
 
     def tenant(self, name: str) -> TenantSeen | None:
         """One of them; `None`: it was not set or paused."""
