@@ -11,6 +11,7 @@ from tickwheel.delivery.sight.destinations import DestinationPage, Destinations,
 from tickwheel.delivery.sight.letters import LetterPage, LetterSeen
 from tickwheel.delivery.sight.messages import Details, Page, Rule, Seen, State
 from tickwheel.delivery.sight.status import InDoubt, KeyInDoubt, StoreStatus
+from tickwheel.delivery.sight.tenants import TenantPage, TenantSeen
 from tickwheel.delivery.sight.view import NoStore, StoreView
 
 __all__ = [
@@ -31,4 +32,6 @@ __all__ = [
     "State",
     "StoreStatus",
     "StoreView",
+    "TenantPage",
+    "TenantSeen",
 ]
