@@ -5,7 +5,8 @@
 //! - A share whose queue was empty goes to the end of the line. So its message waits for one turn of each other share, and
 //!   not for what waits there.
 //! - A share that is held back is not in the line, and keeps its messages.
-//! - Each step takes the same time, however many shares there are. Messages without a tenant are looked up nowhere.
+//! - A step takes the same time, however many shares are in the line. Only a message that does not come from its front, or goes
+//!   back to it, makes a walk through the line. Messages without a tenant are looked up nowhere.
 //!
 //! Example: share 1 has a, b, c and the weight 2, share 2 has x, y and the weight 1. They go out as a, b, x, c, y.
 

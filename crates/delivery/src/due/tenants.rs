@@ -42,7 +42,7 @@ pub(super) struct Tenants {
     busy: FxHashMap<i64, Busy>,
     /// The tenant of each message in each call that has not returned.
     of_calls: FxHashMap<u64, Vec<i64>>,
-    /// With so many busy ones it is looked which of them are not any more.
+    /// When there are so many busy ones, the idle ones are forgotten.
     look_at: usize,
 }
 
