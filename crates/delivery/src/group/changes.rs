@@ -10,6 +10,7 @@ use crate::due::window::State;
 use crate::formats::ndjson::fields_of;
 use crate::group::items::Answer;
 use crate::message::columns::Columns;
+use crate::message::events::Cause;
 use crate::message::fields::{Request, Schema, Value};
 use crate::message::incoming::{Incoming, lane_of};
 use crate::message::partition::partition_of_name;
@@ -98,7 +99,8 @@ impl Group<'_> {
     /// Gives another due time to a message that was taken back.
     pub(super) fn move_to(&mut self, known: &Known, due_ms: i64, left: &Left) -> Result<()> {
         let tried = left.tried.as_ref();
-        let (seq, message) = self.store.move_to(known, due_ms, tried)?;
+        let is_decided = known.due_ms <= self.now_ms || left.redelivered || tried.is_some();
+        let (seq, message) = self.store.move_to(known, due_ms, tried, is_decided)?;
         self.store.move_occurrence(known.seq, seq)?;
         self.taken_back.push((known.seq, Some(seq)));
         self.finish(&[self.done(known.seq, known.due_ms, Outcome::Moved)])?;
@@ -140,11 +142,12 @@ impl Group<'_> {
         message.body = message.body.with(|extras| (extras.latest_ms, extras.again) = (latest_ms, again));
         let Some(known) = known else {
             let (digest, lane) = (put.digest, put.lane);
+            let put = Incoming { message, digest, content, lane, origin: None, redelivered: false, moved_to_ms: None };
             let mut answers = Vec::new();
-            self.accept(
-                vec![Incoming { message, digest, content, lane, origin: None, redelivered: false, moved_to_ms: None }],
-                &mut answers,
-            )?;
+            if self.is_full(&put, &mut Vec::new(), &mut answers)? {
+                return Ok((Answer::Full, None));
+            }
+            self.accept(vec![put], &mut answers)?;
             return Ok((answers[0], due_ms));
         };
         let seq = self.store.write_again(&message, content)?;
@@ -175,7 +178,7 @@ impl Group<'_> {
     /// `Requeued`: the dead letter is a message again. `Refused`: its destination is not set. `None`: its record is gone,
     /// `filter` does not match, or the message was submitted again since then.
     pub(super) fn requeue_letter(&mut self, seq: i64, filter: Option<&Filter>) -> Result<Option<Answer>> {
-        let Some((record, reason)) = self.store.letter(seq)? else { return Ok(None) };
+        let Some((record, reason, event)) = self.store.letter(seq)? else { return Ok(None) };
         let Some(mut message) = read_again(&record, self.now_ms) else { return Ok(None) };
         let takes = |it: &Filter| it.takes_due(message.due_ms) && it.takes_body(Some(&message.body));
         let Some(known) = self.store.find(message.key(), message.id())?.filter(|known| known.seq == seq) else {
@@ -189,7 +192,18 @@ impl Group<'_> {
         };
         self.store.drop_letter(seq)?;
         let (again, first) = self.store.numbers_of(seq)?;
-        message.body = message.body.with(|extras| extras.share = share).numbered(again, first);
+        let cause = match (event.as_deref(), message.key()) {
+            (Some(""), _) if message.due_ms <= self.now_ms => Cause::Deadline,
+            (Some(data), Some(key)) if !data.is_empty() => Cause::Event(self.store.put_data(key, data)?, data.into()),
+            _ => Cause::Open,
+        };
+        message.body = message.body.with(|extras| {
+            extras.share = share;
+            if let Some(until) = &mut extras.until {
+                until.cause = cause;
+            }
+        });
+        message.body = message.body.numbered(again, first);
         let seq = self.store.write_again(&message, known.content)?;
         self.counts.accepted += 1;
         self.counts.requeued += 1;
@@ -215,7 +229,9 @@ impl Group<'_> {
         redelivered: bool,
         tried: Option<&Attempts>,
     ) -> Result<()> {
-        let (due_ms, size) = (message.due_ms, message.size_in_memory() as u32);
+        let (due_ms, body) = self.let_go_at_once(seq, message.due_ms, message.body)?;
+        let message = Message { body, due_ms, ..message };
+        let size = message.size_in_memory() as u32;
         let (share, lane) = lane_of_body(&message.body);
         let tried = tried.cloned().unwrap_or_else(|| Attempts::none(seq, share));
         let row = WaitingRow {
@@ -229,7 +245,7 @@ impl Group<'_> {
             share,
             ..WaitingRow::untried(due_ms, seq, lane, size)
         };
-        self.admit(&[(row, partition_of_name(message.key(), message.id()), message.body)])
+        self.admit(&[(row, partition_of_name(message.key(), message.id()), Some(message.body))], false)
     }
 
     /// Takes a message back, so that it does not go out, or returns why it is too late. The caller then finishes its

@@ -5,15 +5,20 @@ use crate::base::error::BadRecord;
 
 pub(crate) const CRON: &str = "cron";
 pub(crate) const DELAY_MS: &str = "delay_ms";
+/// Has a meaning only beside `op: "event"`.
+pub(crate) const EVENT: &str = "event";
 pub(crate) const EVERY: &str = "every";
 pub(crate) const EXPIRES: &str = "expires";
 /// Has a meaning only beside `every` and `cron`.
 pub const MISSED: &str = "missed";
 pub(crate) const OP: &str = "op";
 pub(crate) const PAYLOAD_BASE64: &str = "payload_base64";
+/// Has a meaning only beside `op: "event"`.
+pub(crate) const REMEMBER_MS: &str = "remember_ms";
 pub(crate) const TRACEPARENT: &str = "traceparent";
 /// Has a meaning only beside `every` and `cron`.
 pub const TZ: &str = "tz";
+pub(crate) const UNTIL_EVENT: &str = "until_event";
 
 /// The number of parts that are values.
 pub(crate) const VALUES: usize = 12;
@@ -88,6 +93,7 @@ impl Columns {
     pub(crate) fn known(&self) -> Vec<&str> {
         let mut known = vec![self.payload()];
         known.extend(self.values());
+        known.push(UNTIL_EVENT);
         known.sort_unstable();
         known.dedup();
         known
@@ -141,7 +147,7 @@ impl Columns {
         let given = plain(unknown);
         let in_ms = given.strip_suffix(&['m', 's']);
         let usual = [self.payload(), DELAY_MS, PAYLOAD_BASE64, self.key(), self.due(), self.id(), EXPIRES, TRACEPARENT];
-        let names = usual.into_iter().chain([self.destination(), self.tenant(), EVERY, CRON]);
+        let names = usual.into_iter().chain([self.destination(), self.tenant(), UNTIL_EVENT, EVERY, CRON]);
         names.into_iter().find(|name| {
             let is_out = is_given(name) || *name == DELAY_MS && is_given(self.due());
             let edits = match name.chars().count() {

@@ -1,5 +1,6 @@
 //! Writes a message as a record that can be read again, for dead letters and exports (rule D1).
 
+use super::events::Cause;
 use super::incoming::{Incoming, Origin};
 use super::recurrence::Rule;
 use super::{Body, Message};
@@ -38,6 +39,10 @@ pub(crate) fn record_of(message: &Message) -> Vec<u8> {
     }
     write_traceparent(&mut out, &message.body);
     write_destination_and_tenant(&mut out, &message.body);
+    if let Some(until) = message.body.until() {
+        out.extend_from_slice(b",\"until_event\":");
+        write_text(&mut out, &until.names); // names with spaces between them, as in CSV
+    }
     out.push(b'}');
     out
 }
@@ -50,6 +55,18 @@ pub(crate) fn write_destination_and_tenant(out: &mut Vec<u8>, body: &Body) {
     if let Some(tenant) = body.tenant() {
         out.extend_from_slice(b",\"tenant\":");
         write_text(out, tenant);
+    }
+}
+
+/// Why the message is due, if it may have waited for an event.
+pub(crate) fn write_cause(out: &mut Vec<u8>, body: &Body) {
+    match body.until().map(|until| &until.cause) {
+        None => {}
+        Some(Cause::Event(_, data)) => {
+            out.extend_from_slice(b",\"cause\":\"event\",\"event\":");
+            out.extend_from_slice(data.as_bytes());
+        }
+        Some(_) => out.extend_from_slice(b",\"cause\":\"deadline\""),
     }
 }
 

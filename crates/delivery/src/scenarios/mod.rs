@@ -8,6 +8,7 @@ mod destination_filters;
 mod destinations;
 mod destinations_disabled;
 mod destinations_random;
+mod events;
 mod destinations_struck;
 mod doubting;
 mod due_times;

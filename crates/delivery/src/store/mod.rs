@@ -52,6 +52,7 @@ pub(crate) use open::may_have_arrived::STEADY_UNTIL;
 pub(crate) use open::occurrences::Occurrence;
 pub(crate) use open::recover::STOPPING;
 pub(crate) use sql::{Broken, Result};
+pub(crate) use tables::events::Waits;
 pub(crate) use tables::meta::{Opening, PAUSED, RESTORED};
 pub(crate) use tables::requests::Action;
 pub use tables::requests::{Filter, Kind as ActionKind, MOST_PAUSED_KEYS};
@@ -66,6 +67,7 @@ use names::Names;
 use open::collector::Collector;
 use open::near::{Floor, Near};
 use retention::Retention;
+use tables::events::Events;
 use tables::meta;
 use types::{Destinations, Letters, Tenants};
 
@@ -95,6 +97,7 @@ pub(crate) struct Store {
     names: Names,
     destinations: Destinations,
     tenants: Tenants,
+    events: Events,
     first_due: FirstDue,
     near: Near,
     floor: Floor,

@@ -36,10 +36,11 @@ pub(in crate::store) fn load_letters(db: &Connection) -> Result<Letters> {
 impl Store {
     /// Keeps dead letters. They are written out after the commit.
     pub(crate) fn put_letters(&mut self, letters: &[Letter], at_ms: i64) -> Result<()> {
-        let text = "INSERT INTO dead_letters (n, at_ms, source, line, reason, allowed, record, destination, tenant) \
+        let text = "INSERT INTO dead_letters (n, at_ms, source, line, reason, allowed, record, destination, tenant, event) \
                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, (SELECT name FROM bodies b JOIN destinations d ON d.share = iif(b.share >> 32, (b.share >> 32) - 1, b.share) \
                         WHERE ?3 = 'delivery' AND b.seq = ?4), (SELECT name FROM bodies b JOIN tenants t ON t.tenant = b.share & 4294967295 \
-                        WHERE ?3 = 'delivery' AND b.seq = ?4 AND b.share >> 32))";
+                        WHERE ?3 = 'delivery' AND b.seq = ?4 AND b.share >> 32), \
+                        (SELECT ifnull(data, '') FROM waits w LEFT JOIN events e ON e.n = w.event WHERE ?3 = 'delivery' AND w.seq = ?4))";
         for letter in letters {
             self.letters.last += 1;
             self.letters.bytes += letter.record.len() as u64;
@@ -50,14 +51,15 @@ impl Store {
         Ok(())
     }
 
-    /// The record in the dead letter of a message. `None`: the letter is gone.
-    pub(crate) fn letter(&self, seq: i64) -> Result<Option<(Vec<u8>, String)>> {
-        Ok(find(&self.db, seq)?.map(|(_, record, reason)| (record, reason)))
+    /// The record in the dead letter of a message, the reason, and the data of the event that let it go. `None`: the letter
+    /// is gone.
+    pub(crate) fn letter(&self, seq: i64) -> Result<Option<(Vec<u8>, String, Option<String>)>> {
+        Ok(find(&self.db, seq)?.map(|(_, record, reason, event)| (record, reason, event)))
     }
 
     /// Removes the newest dead letter of a message.
     pub(crate) fn drop_letter(&mut self, seq: i64) -> Result<()> {
-        if let Some((n, record, _)) = find(&self.db, seq)? {
+        if let Some((n, record, ..)) = find(&self.db, seq)? {
             execute(&self.db, "DELETE FROM dead_letters WHERE n = ?", [n])?;
             self.letters.bytes -= record.len() as u64;
         }
@@ -97,10 +99,10 @@ impl Store {
     }
 }
 
-/// The number, the record and the reason of the newest letter of this message.
-fn find(db: &Connection, seq: i64) -> Result<Option<(i64, Vec<u8>, String)>> {
+/// The number, the record, the reason and the event of the newest letter of this message.
+fn find(db: &Connection, seq: i64) -> Result<Option<(i64, Vec<u8>, String, Option<String>)>> {
     let text =
-        "SELECT n, record, reason FROM dead_letters WHERE source = 'delivery' AND line = ? ORDER BY n DESC LIMIT 1";
+        "SELECT n, record, reason, event FROM dead_letters WHERE source = 'delivery' AND line = ? ORDER BY n DESC LIMIT 1";
     Ok(cached(db, text)?.query_row([seq], |row| row.try_into()).optional()?)
 }
 
