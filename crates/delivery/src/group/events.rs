@@ -76,7 +76,8 @@ impl Group<'_> {
 
     /// A new message that waits for an event that is remembered is due at once.
     pub(super) fn let_go_at_once(&mut self, seq: i64, due_ms: i64, body: Body) -> Result<(i64, Body)> {
-        let Some((until, key)) = body.until().zip(body.key()).filter(|_| due_ms > self.now_ms) else {
+        let is_open = |(until, _): &(&Until, &str)| until.cause == Cause::Open && due_ms > self.now_ms;
+        let Some((until, key)) = body.until().zip(body.key()).filter(is_open) else {
             return Ok((due_ms, body));
         };
         let Some((n, data)) = self.store.remembered(key, &until.names)? else { return Ok((due_ms, body)) };

@@ -28,12 +28,12 @@ fn waits(key: &str, id: &str, due_ms: i64, names: &[&str]) -> Item {
     waits_of(at(id, due_ms), key, names)
 }
 
-fn event(key: &str, id: &str, name: &str) -> Event {
+pub(super) fn event(key: &str, id: &str, name: &str) -> Event {
     let (id, key, event) = (id.to_owned(), key.to_owned(), name.to_owned());
     Event { id, key, event, remember_ms: None, payload: br#"{"n":1}"#[..].into(), is_json: true }
 }
 
-fn happens(event: Event) -> Item {
+pub(super) fn happens(event: Event) -> Item {
     Item::Event { event, origin: None }
 }
 
@@ -45,7 +45,7 @@ fn let_go(world: &ByHand, event: Event) -> (Answer, Option<u32>) {
     (answers.given[0], answers.let_go.first().map(|(_, count)| *count))
 }
 
-fn line(delivery: &Delivery) -> String {
+pub(super) fn line(delivery: &Delivery) -> String {
     let mut out = Vec::new();
     LineWriter::default().write(&mut out, delivery);
     String::from_utf8(out).unwrap()
@@ -56,7 +56,7 @@ fn come(world: &ByHand) -> Vec<String> {
     world.deliver(arrives).iter().map(caused).collect()
 }
 
-fn caused(delivery: &Delivery) -> String {
+pub(super) fn caused(delivery: &Delivery) -> String {
     let line = line(delivery);
     let cause = ["event", "deadline"].into_iter().find(|cause| line.contains(&format!(",\"cause\":\"{cause}\"")));
     format!("{} {}", delivery.body.id(), cause.unwrap_or("-"))

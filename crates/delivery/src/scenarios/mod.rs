@@ -9,6 +9,7 @@ mod destinations;
 mod destinations_disabled;
 mod destinations_random;
 mod events;
+mod events_random;
 mod destinations_struck;
 mod doubting;
 mod due_times;

@@ -220,6 +220,12 @@ impl Store {
         Ok(())
     }
 
+    /// The time until which an event of now is remembered for so long.
+    #[cfg(test)]
+    pub(crate) fn remembers_until_ms(&self, ms: i64) -> i64 {
+        self.retention.now_ms() + ms
+    }
+
     fn numbers(&self, text: &str, values: impl rusqlite::Params) -> Result<Vec<i64>> {
         Ok(crate::store::sql::rows(&self.db, text, values, |row| row.get(0))?)
     }
