@@ -161,6 +161,7 @@ impl Group<'_> {
             self.counts.accepted += 1;
             Answer::Accepted
         };
+        let message = self.let_go_at_once(seq, message)?;
         self.admit_again(seq, message.clone(), false, None)?;
         if recurs {
             self.begin_recurring(seq, &message.body)?;
@@ -212,6 +213,7 @@ impl Group<'_> {
             self.begin_recurring(seq, &message.body)?;
             return Ok(Some(Answer::Requeued));
         }
+        let message = self.let_go_at_once(seq, message)?;
         // A message that ended the process each time goes out with care.
         let strikes = if reason.ends_with(CRASHED) { IN_GROUP } else { 0 };
         let struck = Attempts { strikes, ..Attempts::none(seq, share) };
@@ -229,9 +231,7 @@ impl Group<'_> {
         redelivered: bool,
         tried: Option<&Attempts>,
     ) -> Result<()> {
-        let (due_ms, body) = self.let_go_at_once(seq, message.due_ms, message.body)?;
-        let message = Message { body, due_ms, ..message };
-        let size = message.size_in_memory() as u32;
+        let (due_ms, size) = (message.due_ms, message.size_in_memory() as u32);
         let (share, lane) = lane_of_body(&message.body);
         let tried = tried.cloned().unwrap_or_else(|| Attempts::none(seq, share));
         let row = WaitingRow {

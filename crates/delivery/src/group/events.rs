@@ -10,7 +10,7 @@ use super::items::Answer;
 use super::operations::MANY_WAIT;
 use super::{Group, lane_of_body};
 use crate::base::error::OTHER_CONTENT;
-use crate::message::{Body, size_in_memory};
+use crate::message::{Body, Message, size_in_memory};
 use crate::message::events::{Cause, Event, Until};
 use crate::message::incoming::{Incoming, Origin};
 use crate::message::partition::partition_of_name;
@@ -75,15 +75,13 @@ impl Group<'_> {
     }
 
     /// A new message that waits for an event that is remembered is due at once.
-    pub(super) fn let_go_at_once(&mut self, seq: i64, due_ms: i64, body: Body) -> Result<(i64, Body)> {
-        let is_open = |(until, _): &(&Until, &str)| until.cause == Cause::Open && due_ms > self.now_ms;
-        let Some((until, key)) = body.until().zip(body.key()).filter(is_open) else {
-            return Ok((due_ms, body));
-        };
-        let Some((n, data)) = self.store.remembered(key, &until.names)? else { return Ok((due_ms, body)) };
+    pub(super) fn let_go_at_once(&mut self, seq: i64, message: Message) -> Result<Message> {
+        let is_open = |until: &&Until| until.cause == Cause::Open && message.due_ms > self.now_ms;
+        let Some((until, key)) = message.body.until().filter(is_open).zip(message.key()) else { return Ok(message) };
+        let Some((n, data)) = self.store.remembered(key, &until.names)? else { return Ok(message) };
         self.store.note_let_go(seq, n, self.now_ms)?;
         self.counts.let_go += 1;
-        Ok((self.now_ms, caused(body, n, &data)))
+        Ok(Message { body: caused(message.body, n, &data), due_ms: self.now_ms, ..message })
     }
 
     /// Whether the message may not wait for an event, because many of its key do. The puts before it are accepted first.

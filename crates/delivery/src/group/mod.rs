@@ -240,7 +240,7 @@ impl<'a> Group<'a> {
                     if recurs {
                         recurring.push(Recurring::New(seq, put.message.body.clone()));
                     }
-                    let (due_ms, size) = (put.message.due_ms, put.message.size_in_memory() as u32);
+                    let size = put.message.size_in_memory() as u32;
                     let partition = partition_of_incoming(&put);
                     if let Some(due_ms) = put.moved_to_ms {
                         moved.push(Reschedule {
@@ -251,9 +251,9 @@ impl<'a> Group<'a> {
                     }
                     let (share, redelivered) = (put.message.body.share(), put.redelivered || may_have_arrived);
                     let lane = put.lane.map(|number| lane_in(share, number));
-                    let (due_ms, body) = self.let_go_at_once(seq, due_ms, put.message.body)?;
-                    let row = WaitingRow { share, redelivered, ..WaitingRow::untried(due_ms, seq, lane, size) };
-                    fresh.push((row, partition, Some(body.numbered(again, first))));
+                    let message = self.let_go_at_once(seq, put.message)?;
+                    let row = WaitingRow { share, redelivered, ..WaitingRow::untried(message.due_ms, seq, lane, size) };
+                    fresh.push((row, partition, Some(message.body.numbered(again, first))));
                     Answer::Accepted
                 }
                 Accepted::CancelledBefore(_) => {

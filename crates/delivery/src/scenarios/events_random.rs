@@ -314,7 +314,7 @@ impl Play {
             self.world.engine.open_anew(&|| Ok(())).unwrap();
         }
         self.world.write();
-        self.look_at_the_store(true);
+        self.look_at_the_store(result.is_err());
         let Ok(answers) = receipt.wait(None).unwrap() else { return }; // nothing of it has happened
         self.model.comes(key, &id, waiting, self.world.wall_ms(), self.own_ms());
         let expected = self.model.happens(&it, self.world.wall_ms(), self.own_ms());
