@@ -141,7 +141,8 @@ fn letter_if_it_stays(item: &Parsed) -> Cow<'_, Parsed> {
     match item {
         Parsed::Message(incoming) if incoming.message.recurs() || incoming.message.body.until().is_some() => {
             let what = if incoming.message.recurs() { "a recurring message" } else { "a message with until_event" };
-            let (source, line) = incoming.origin.as_ref().map_or(("".into(), 0), |it| (Arc::clone(&it.source), it.line));
+            let (source, line) =
+                incoming.origin.as_ref().map_or(("".into(), 0), |it| (Arc::clone(&it.source), it.line));
             letter(what, Origin { source, line, record: Some(record_of_incoming(incoming).into()) })
         }
         Parsed::Event(_, origin) => letter("an event", origin.clone()),

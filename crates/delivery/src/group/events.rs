@@ -10,11 +10,11 @@ use super::items::Answer;
 use super::operations::MANY_WAIT;
 use super::{Group, lane_of_body};
 use crate::base::error::OTHER_CONTENT;
-use crate::message::{Body, Message, size_in_memory};
 use crate::message::events::{Cause, Event, Until};
 use crate::message::incoming::{Incoming, Origin};
 use crate::message::partition::partition_of_name;
 use crate::message::record::record_of_incoming;
+use crate::message::{Body, Message, size_in_memory};
 use crate::store::{Letter, Result, WaitingRow, Waits};
 
 impl Group<'_> {
@@ -29,7 +29,13 @@ impl Group<'_> {
             if let Some(origin) = origin {
                 let ((reason, allowed), record) = (OTHER_CONTENT, origin.record().to_vec());
                 let (source, line) = (origin.source.to_string(), origin.line as i64);
-                self.letters.push(Letter { source, line, reason: reason.to_owned(), allowed: allowed.to_owned(), record });
+                self.letters.push(Letter {
+                    source,
+                    line,
+                    reason: reason.to_owned(),
+                    allowed: allowed.to_owned(),
+                    record,
+                });
                 self.counts.dead_letters += 1;
             }
             self.counts.conflicts += 1;
@@ -85,7 +91,12 @@ impl Group<'_> {
     }
 
     /// Whether the message may not wait for an event, because many of its key do. The puts before it are accepted first.
-    pub(super) fn is_full(&mut self, put: &Incoming, puts: &mut Vec<Incoming>, answers: &mut Vec<Answer>) -> Result<bool> {
+    pub(super) fn is_full(
+        &mut self,
+        put: &Incoming,
+        puts: &mut Vec<Incoming>,
+        answers: &mut Vec<Answer>,
+    ) -> Result<bool> {
         let Some(key) = put.message.key().filter(|_| put.message.body.until().is_some()) else { return Ok(false) };
         self.accept(std::mem::take(puts), answers)?;
         let is_full = self.store.is_full_of_waits(key)?;

@@ -6,8 +6,8 @@
 
 use super::items::Answer;
 use super::items::Answer::{
-    Accepted, Cancelled, Conflict, Dead, Delivered, Delivering, Duplicate, Expired, Full, LetGo, Paused, Recurring, Refused,
-    Removed, Replaced, Requeued, Rescheduled, Resumed, Tried, Unknown, Waiting,
+    Accepted, Cancelled, Conflict, Dead, Delivered, Delivering, Duplicate, Expired, Full, LetGo, Paused, Recurring,
+    Refused, Removed, Replaced, Requeued, Rescheduled, Resumed, Tried, Unknown, Waiting,
 };
 use crate::sinks::TAKES_NO_NAMED;
 

@@ -191,7 +191,13 @@ impl<'a> Fields<'a> {
 
 impl Schema {
     /// Reads a record with `op: "event"`.
-    pub(super) fn event(&self, fields: &Fields<'_>, id: &str, key: Option<&str>, now_ns: Option<i64>) -> Result<Event, BadRecord> {
+    pub(super) fn event(
+        &self,
+        fields: &Fields<'_>,
+        id: &str,
+        key: Option<&str>,
+        now_ns: Option<i64>,
+    ) -> Result<Event, BadRecord> {
         if now_ns.is_none() {
             return Err(BadRecord::new("an event is of now, which a replay does not have", "with --speed: messages"));
         }
@@ -222,7 +228,8 @@ impl Schema {
 fn remembered(given: Option<serde_json::Value>) -> Result<i64, BadRecord> {
     let given = given.and_then(|it| it.as_i64().or_else(|| it.as_str()?.trim().parse().ok()));
     given.filter(|ms| (1..=MOST_REMEMBERED_MS).contains(ms)).ok_or_else(|| {
-        let allowed = "remember_ms: milliseconds, 1 to 34,560,000,000 (400 days); it ends with --keep-ids at the latest";
+        let allowed =
+            "remember_ms: milliseconds, 1 to 34,560,000,000 (400 days); it ends with --keep-ids at the latest";
         BadRecord::new("remember_ms is no such number", allowed)
     })
 }

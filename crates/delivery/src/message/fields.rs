@@ -30,7 +30,9 @@ use crate::base::error::BadRecord;
 use crate::base::json::write_text;
 use crate::base::times::zone_named;
 use crate::base::times::{ALLOWED, delay_in_range, divided_up, due_in_range};
-use crate::message::columns::{CRON, Columns, DELAY_MS, EVERY, EXPIRES, PAYLOAD_BASE64, TRACEPARENT, UNTIL_EVENT, VALUES};
+use crate::message::columns::{
+    CRON, Columns, DELAY_MS, EVERY, EXPIRES, PAYLOAD_BASE64, TRACEPARENT, UNTIL_EVENT, VALUES,
+};
 use crate::message::events::Event;
 use crate::message::recurrence::NEVER_MS;
 use crate::message::{Body, Cancel, Extras, MAX_NAME, Message, Reschedule, check_extras, check_size, too_long};

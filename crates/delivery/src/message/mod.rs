@@ -190,7 +190,19 @@ impl Message {
         let (expires_ms, recurrence, is_json) = (body.expires_ms(), body.recurrence(), body.is_json());
         let (due_ms, delay_ms, destination, tenant) = (*due_ms, *delay_ms, body.destination(), body.tenant());
         let until = body.until().map(|until| &*until.names);
-        hashes::Parts { key, id, due_ms, delay_ms, expires_ms, recurrence, destination, tenant, until, payload, is_json }
+        hashes::Parts {
+            key,
+            id,
+            due_ms,
+            delay_ms,
+            expires_ms,
+            recurrence,
+            destination,
+            tenant,
+            until,
+            payload,
+            is_json,
+        }
     }
 
     /// The approximate size in memory, in bytes: the parts of the message, and 200 for its entries in the engine's

@@ -39,10 +39,9 @@ impl Parsed {
     pub fn origin(&self) -> Option<&Origin> {
         match self {
             Self::Message(incoming) => incoming.origin.as_ref(),
-            Self::Cancel(_, origin)
-            | Self::Reschedule(_, origin)
-            | Self::Event(_, origin)
-            | Self::Bad(_, origin) => Some(origin),
+            Self::Cancel(_, origin) | Self::Reschedule(_, origin) | Self::Event(_, origin) | Self::Bad(_, origin) => {
+                Some(origin)
+            }
         }
     }
 
@@ -62,10 +61,9 @@ impl Parsed {
     pub(crate) fn origin_mut(&mut self) -> Option<&mut Origin> {
         match self {
             Self::Message(incoming) => incoming.origin.as_mut(),
-            Self::Cancel(_, origin)
-            | Self::Reschedule(_, origin)
-            | Self::Event(_, origin)
-            | Self::Bad(_, origin) => Some(origin),
+            Self::Cancel(_, origin) | Self::Reschedule(_, origin) | Self::Event(_, origin) | Self::Bad(_, origin) => {
+                Some(origin)
+            }
         }
     }
 }

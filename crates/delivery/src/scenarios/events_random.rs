@@ -64,9 +64,8 @@ impl Model {
     }
 
     fn remembered(&self, key: &str, names: &[&'static str], own_ms: i64) -> Option<String> {
-        let is_it = |it: &&(String, String, String, i64)| {
-            it.0 == key && names.contains(&it.1.as_str()) && it.3 > own_ms
-        };
+        let is_it =
+            |it: &&(String, String, String, i64)| it.0 == key && names.contains(&it.1.as_str()) && it.3 > own_ms;
         self.remembered.iter().rev().find(is_it).map(|it| it.2.clone())
     }
 

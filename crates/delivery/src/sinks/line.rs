@@ -7,7 +7,9 @@
 
 use super::delivery::Delivery;
 use crate::base::times::rfc_3339;
-use crate::message::record::{write_cause, write_destination_and_tenant, write_names, write_payload, write_traceparent};
+use crate::message::record::{
+    write_cause, write_destination_and_tenant, write_names, write_payload, write_traceparent,
+};
 
 /// Writes lines. Keeps the last two times as text, because messages that go out together share them.
 #[derive(Clone, Debug, Default)]

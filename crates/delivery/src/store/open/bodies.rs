@@ -80,10 +80,7 @@ fn recurrence(kept: &str) -> rusqlite::Result<Recurrence> {
 }
 
 /// Writes each payload under its number. Returns whether a message waits for an event.
-pub(in crate::store) fn write<'a>(
-    db: &Connection,
-    bodies: impl IntoIterator<Item = (i64, &'a Body)>,
-) -> Result<bool> {
+pub(in crate::store) fn write<'a>(db: &Connection, bodies: impl IntoIterator<Item = (i64, &'a Body)>) -> Result<bool> {
     let text = "INSERT INTO bodies (seq, payload, expires_ms, traceparent, latest_ms, recurrence, share) VALUES (?, ?, ?, ?, ?, ?, ?)";
     let mut insert = cached(db, text)?;
     let mut do_wait = false;

@@ -142,7 +142,8 @@ impl Store {
     /// Forgets that the event is remembered. Returns whether it was.
     pub(crate) fn forget_event(&self, key: &str, id: &str) -> Result<bool> {
         let name = (self.number)(Digest::of(Some(key), id));
-        let text = "UPDATE events SET until_ms = NULL WHERE name = ? AND key = ? AND id = ? AND until_ms > ? RETURNING n";
+        let text =
+            "UPDATE events SET until_ms = NULL WHERE name = ? AND key = ? AND id = ? AND until_ms > ? RETURNING n";
         let values = (name, key, id, self.retention.now_ms());
         let n = cached(&self.db, text)?.query_row(values, |row| row.get(0)).optional()?;
         n.map_or(Ok(false), |n| self.drop_data(n).map(|()| true))
@@ -194,7 +195,11 @@ impl Store {
 
     fn drop_data(&self, n: i64) -> Result<()> {
         let is_used = "n = ? AND open = 0 AND until_ms IS NULL";
-        execute(&self.db, &format!("DELETE FROM events WHERE {is_used} AND (name IS NULL OR at_ms < ?)"), [n, self.oldest_event_ms()])?;
+        execute(
+            &self.db,
+            &format!("DELETE FROM events WHERE {is_used} AND (name IS NULL OR at_ms < ?)"),
+            [n, self.oldest_event_ms()],
+        )?;
         execute(&self.db, &format!("UPDATE events SET data = NULL WHERE {is_used}"), [n]).map(drop)
     }
 

@@ -101,8 +101,7 @@ impl Store {
 
 /// The number, the record, the reason and the event of the newest letter of this message.
 fn find(db: &Connection, seq: i64) -> Result<Option<(i64, Vec<u8>, String, Option<String>)>> {
-    let text =
-        "SELECT n, record, reason, event FROM dead_letters WHERE source = 'delivery' AND line = ? ORDER BY n DESC LIMIT 1";
+    let text = "SELECT n, record, reason, event FROM dead_letters WHERE source = 'delivery' AND line = ? ORDER BY n DESC LIMIT 1";
     Ok(cached(db, text)?.query_row([seq], |row| row.try_into()).optional()?)
 }
 
