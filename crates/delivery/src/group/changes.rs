@@ -10,11 +10,11 @@ use crate::due::window::State;
 use crate::formats::ndjson::fields_of;
 use crate::group::items::Answer;
 use crate::message::columns::Columns;
-use crate::message::events::Cause;
 use crate::message::fields::{Request, Schema, Value};
 use crate::message::incoming::{Incoming, lane_of};
 use crate::message::partition::partition_of_name;
 use crate::message::recurrence::NEVER_MS;
+use crate::message::until::Cause;
 use crate::message::{Cancel, Message, Reschedule};
 use crate::store::{Attempts, CRASHED, Filter, Known, Outcome, PAUSED, Position, Result, WaitingRow};
 

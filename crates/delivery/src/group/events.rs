@@ -10,10 +10,11 @@ use super::items::Answer;
 use super::operations::MANY_WAIT;
 use super::{Group, lane_of_body};
 use crate::base::error::OTHER_CONTENT;
-use crate::message::events::{Cause, Event, Until};
+use crate::message::events::Event;
 use crate::message::incoming::{Incoming, Origin};
 use crate::message::partition::partition_of_name;
 use crate::message::record::record_of_incoming;
+use crate::message::until::{Cause, Until};
 use crate::message::{Body, Message, size_in_memory};
 use crate::store::{Letter, Result, WaitingRow, Waits};
 

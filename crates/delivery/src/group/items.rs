@@ -42,6 +42,13 @@ pub enum Item {
         /// Where it was read, if it was read from an input.
         origin: Option<Origin>,
     },
+    /// An event that is remembered no more.
+    Forget {
+        /// Its key.
+        key: String,
+        /// Its id.
+        id: String,
+    },
     /// An action on many messages: cancel them, or try them again.
     Act {
         /// The name of this action.
@@ -150,6 +157,7 @@ impl Item {
             | Self::Reschedule(Reschedule { id, key, .. })
             | Self::Requeue { id, key }
             | Self::Look { id, key } => 100 + name_size(key.as_deref(), id),
+            Self::Forget { key, id } => 100 + name_size(Some(key), id),
             Self::Pause { key, .. } => 100 + name_size(key.as_deref(), ""),
             Self::Again(Failing::Key(name) | Failing::Message(name)) => 100 + name_size(None, name),
             Self::SetDestination { name, settings }
@@ -210,7 +218,7 @@ pub enum Answer {
     Removed,
     /// Too many messages of its key wait for an event.
     Full,
-    /// The event is on disk. The messages that waited for it are due now: [`Answers::let_go`] says how many there were.
+    /// The event is on disk. The messages that waited for it are due now.
     LetGo,
 }
 

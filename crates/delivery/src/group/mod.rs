@@ -147,6 +147,11 @@ impl<'a> Group<'a> {
                     answered.let_go.extend(let_go.map(|count| (answers.len(), count)));
                     answers.push(replied("event", answer));
                 }
+                Item::Forget { key, id } => {
+                    let was_remembered = self.store.forget_event(&key, &id)?;
+                    let answer = if was_remembered { Answer::Cancelled } else { Answer::Unknown };
+                    answers.push(replied("forget_event", answer));
+                }
                 Item::Cancel(cancel) => answers.push(replied("cancel", self.cancel(&cancel)?)),
                 Item::Reschedule(it) => answers.push(replied("reschedule", self.reschedule(&it)?)),
                 Item::Act { id, kind, filter } => answers.push(replied("act", self.begin_action(id, kind, filter)?)),

@@ -148,6 +148,14 @@ pub const OPERATIONS: &[Operation] = &[
         ],
     },
     Operation {
+        name: "forget_event",
+        requests: &["DELETE /remembered"],
+        replies: &[
+            done(Cancelled, 200, "it is remembered no more"),
+            Reply { sentence: "no event of this name is remembered", ..UNKNOWN },
+        ],
+    },
+    Operation {
         name: "requeue",
         requests: &["POST /requeue"],
         replies: &[

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::base::display::quoted;
 use crate::base::error::BadRecord;
-use crate::message::events::Until;
 use crate::message::recurrence::Recurrence;
+use crate::message::until::Until;
 
 const NO_KEY: u32 = u32::MAX;
 
@@ -72,7 +72,8 @@ impl Body {
     }
 
     /// What it waits for besides its due time.
-    pub(crate) fn until(&self) -> Option<&Until> {
+    #[must_use]
+    pub fn until(&self) -> Option<&Until> {
         self.extras()?.until.as_deref()
     }
 

@@ -6,7 +6,7 @@ use crate::base::error::BadRecord;
 pub(crate) const CRON: &str = "cron";
 pub(crate) const DELAY_MS: &str = "delay_ms";
 /// Has a meaning only beside `op: "event"`.
-pub(crate) const EVENT: &str = "event";
+pub const EVENT: &str = "event";
 pub(crate) const EVERY: &str = "every";
 pub(crate) const EXPIRES: &str = "expires";
 /// Has a meaning only beside `every` and `cron`.
@@ -14,11 +14,12 @@ pub const MISSED: &str = "missed";
 pub(crate) const OP: &str = "op";
 pub(crate) const PAYLOAD_BASE64: &str = "payload_base64";
 /// Has a meaning only beside `op: "event"`.
-pub(crate) const REMEMBER_MS: &str = "remember_ms";
+pub const REMEMBER_MS: &str = "remember_ms";
 pub(crate) const TRACEPARENT: &str = "traceparent";
 /// Has a meaning only beside `every` and `cron`.
 pub const TZ: &str = "tz";
-pub(crate) const UNTIL_EVENT: &str = "until_event";
+/// What a message waits for besides its due time.
+pub const UNTIL_EVENT: &str = "until_event";
 
 /// The number of parts that are values.
 pub(crate) const VALUES: usize = 12;
@@ -89,11 +90,10 @@ impl Columns {
         [id, key, due, DELAY_MS, EXPIRES, OP, PAYLOAD_BASE64, TRACEPARENT, EVERY, CRON, destination, self.tenant()]
     }
 
-    /// All names with a meaning, in ascending order. Any other field is part of the payload.
+    /// All names of values and of the payload, in ascending order.
     pub(crate) fn known(&self) -> Vec<&str> {
         let mut known = vec![self.payload()];
         known.extend(self.values());
-        known.push(UNTIL_EVENT);
         known.sort_unstable();
         known.dedup();
         known

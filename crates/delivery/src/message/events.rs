@@ -1,101 +1,33 @@
-//! Events, and the messages that wait for one (rule D22): `until_event` of a message, and records with `op: "event"`.
-//!
-//! `until_event` has a meaning in every message with a key. `event` and `remember_ms` have one beside `op: "event"` only;
-//! in any other record they are ordinary fields of the payload.
+//! Events, which let go the messages that wait for them (rule D22).
 
-use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::columns::{EVENT, REMEMBER_MS, UNTIL_EVENT};
-use super::fields::{Fields, Payload, Schema, Value};
 use super::hashes::{self, Content, Parts};
-use super::{check_size, name_size};
+use super::until::is_name;
+use super::{check_name, check_size, name_size, not_json};
 use crate::base::display::quoted;
 use crate::base::error::BadRecord;
-use crate::base::json::{write_base64, write_text};
+use crate::base::json::{on_one_line, write_base64, write_text};
 
-/// The most names that a message waits for, and the most bytes of all of them.
-const MOST: (usize, usize) = (16, 1_024);
 /// The most messages of a key that wait for events.
 pub(crate) const MOST_WAITING: usize = 1_000;
-const NAMES: &str = "until_event: 1 to 16 names without spaces, at most 1,024 bytes together, on a message with a key that does \
-                     not recur";
+const MOST_REMEMBERED_MS: i64 = 34_560_000_000;
 const ONE_NAME: &str = "event: a name without spaces, at most 1,024 bytes";
 
-/// What a message waits for besides its due time, and what has happened.
+/// An event: something that has happened to a key. It lets go the messages of the key that wait for its name.
+///
+/// ```
+/// use std::time::Duration;
+/// use tickwheel_delivery::KeyEvent;
+///
+/// let paid = KeyEvent::of("order 7", "payment 1", "paid").with_payload(r#"{"sum": 12}"#).json();
+/// let paid = paid.remember(Duration::from_secs(3_600)); // for messages that come later
+/// assert_eq!((&*paid.key, &*paid.id, &*paid.event, paid.remember_ms), ("order 7", "payment 1", "paid", Some(3_600_000)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Until {
-    /// The names of the events, with a space between two.
-    pub names: Box<str>,
-    /// What has made it due.
-    pub cause: Cause,
-}
-
-/// Why a message is due that may wait for an event.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Cause {
-    /// Its due time, when it comes; or an event before that.
-    #[default]
-    Open,
-    /// Its due time. It stays so if the message is moved or tried again.
-    Deadline,
-    /// An event: its number in the store, and `{"name", "id", "payload"}` as JSON.
-    Event(i64, Arc<str>),
-}
-
-impl Until {
-    /// The names are checked when the message is submitted.
-    pub(super) fn unchecked<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        let names = names.into_iter().collect::<Vec<_>>().join("\n"); // no name has this
-        Self { names: names.into(), cause: Cause::Open }
-    }
-
-    /// Checks the names, and whether a message with this key may have them.
-    pub(super) fn of<'a>(
-        names: impl IntoIterator<Item = &'a str>,
-        key: Option<&str>,
-        recurs: bool,
-    ) -> Result<Self, BadRecord> {
-        if key.is_none() || recurs {
-            let what = if recurs { "recurs" } else { "has no key" };
-            return Err(BadRecord::new(format!("until_event is on a message that {what}"), NAMES));
-        }
-        let mut checked: Vec<&str> = names.into_iter().collect();
-        if let Some(bad) = checked.iter().find(|name| !is_name(name)) {
-            return Err(BadRecord::new(format!("{} is no name of an event", quoted(bad, 80)), NAMES));
-        }
-        checked.sort_unstable();
-        checked.dedup();
-        let names = checked.join(" ");
-        if checked.is_empty() || checked.len() > MOST.0 || names.len() > MOST.1 {
-            let reason = format!("until_event has {} names, and {} bytes", checked.len(), names.len());
-            return Err(BadRecord::new(reason, NAMES));
-        }
-        Ok(Self { names: names.into(), cause: Cause::Open })
-    }
-
-    pub(super) fn checked(&self, key: Option<&str>, recurs: bool) -> Result<Self, BadRecord> {
-        Self::of(self.names.split(['\n', ' ']), key, recurs)
-    }
-
-    /// Whether it waits for an event with this name.
-    pub(crate) fn has(names: &str, event: &str) -> bool {
-        names.split(' ').any(|name| name == event)
-    }
-
-    pub(super) fn size(&self) -> usize {
-        let event = if let Cause::Event(_, data) = &self.cause { data.len() } else { 0 };
-        size_of::<Self>() + self.names.len() + event
-    }
-}
-
-fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= MOST.1 && !name.contains(|c: char| c.is_whitespace() || c.is_control())
-}
-
-/// Something that has happened to a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+#[non_exhaustive]
+pub struct KeyEvent {
     /// `(key, id)` is its name, among events.
     pub id: String,
     /// It lets go messages of this key.
@@ -110,12 +42,50 @@ pub struct Event {
     pub is_json: bool,
 }
 
+pub(crate) use KeyEvent as Event;
+
 impl Event {
-    /// Checks the name of the event.
-    ///
-    /// # Errors
-    /// It is empty, too long, or has spaces.
-    pub fn checked(self) -> Result<Self, BadRecord> {
+    /// An event without a payload, which receivers get as `null`. `(key, id)` is its name among events; `name` is what
+    /// messages wait for.
+    #[must_use]
+    pub fn of(key: &str, id: &str, name: &str) -> Self {
+        let (key, id, event) = (key.to_owned(), id.to_owned(), name.to_owned());
+        Self { id, key, event, remember_ms: None, payload: b"null"[..].into(), is_json: true }
+    }
+
+    /// Sets what the receivers of the messages get.
+    #[must_use]
+    pub fn with_payload(self, payload: impl AsRef<[u8]>) -> Self {
+        Self { payload: payload.as_ref().into(), is_json: false, ..self }
+    }
+
+    /// Marks the payload as JSON. It is checked when the event is submitted.
+    #[must_use]
+    pub fn json(self) -> Self {
+        Self { is_json: true, ..self }
+    }
+
+    /// Lets the event also let go messages that come within this time, which is counted in whole milliseconds.
+    #[must_use]
+    pub fn remember(self, time: Duration) -> Self {
+        Self { remember_ms: Some(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)), ..self }
+    }
+
+    /// Checks an event that a program made, by the rules for records.
+    pub(crate) fn checked(mut self, max_payload: usize) -> Result<Self, BadRecord> {
+        check_name(Some(&self.key), &self.id)?;
+        self.remember_ms.map(|ms| remembered(Some(ms))).transpose()?;
+        check_size(self.payload.len(), max_payload)?;
+        if self.is_json
+            && let Some(one_line) = on_one_line(&self.payload).map_err(|why| not_json(&why))?
+        {
+            self.payload = one_line.into();
+        }
+        self.named()
+    }
+
+    /// Checks its name.
+    pub(super) fn named(self) -> Result<Self, BadRecord> {
         if is_name(&self.event) {
             return Ok(self);
         }
@@ -163,75 +133,11 @@ impl Event {
     }
 }
 
-impl<'a> Fields<'a> {
-    /// The fields without these, which no format's reader knows.
-    pub(super) fn without(&self, names: &[&str]) -> Cow<'_, Self> {
-        if self.others.iter().all(|(name, _)| !names.contains(&&**name)) {
-            return Cow::Borrowed(self);
-        }
-        let others = self.others.iter().filter(|(name, _)| !names.contains(&&**name));
-        Cow::Owned(Fields { others: others.cloned().collect(), ..self.clone() })
-    }
-
-    fn other(&self, name: &str) -> Option<&[u8]> {
-        self.others.iter().find(|(other, _)| other == name).map(|(_, json)| &**json)
-    }
-
-    /// What the message waits for besides its due time: a list of names, or a text with spaces between them.
-    pub(super) fn until(&self, key: Option<&str>) -> Result<Option<Until>, BadRecord> {
-        let Some(json) = self.other(UNTIL_EVENT) else { return Ok(None) };
-        if let Ok(text) = serde_json::from_slice::<String>(json) {
-            return Until::of(text.split_whitespace(), key, self.recurs()).map(Some);
-        }
-        let names: Vec<String> = serde_json::from_slice(json)
-            .map_err(|_| BadRecord::new("until_event is neither a list of names nor text", NAMES))?;
-        Until::of(names.iter().map(String::as_str), key, self.recurs()).map(Some)
-    }
-}
-
-impl Schema {
-    /// Reads a record with `op: "event"`.
-    pub(super) fn event(
-        &self,
-        fields: &Fields<'_>,
-        id: &str,
-        key: Option<&str>,
-        now_ns: Option<i64>,
-    ) -> Result<Event, BadRecord> {
-        if now_ns.is_none() {
-            return Err(BadRecord::new("an event is of now, which a replay does not have", "with --speed: messages"));
-        }
-        let Fields { due, delay_ms, expires, traceparent, every, cron, destination, tenant, .. } = fields;
-        let are_absent = [due, delay_ms, expires, traceparent, every, cron, destination, tenant];
-        if are_absent.into_iter().any(|value| *value != Value::Absent) || fields.other(UNTIL_EVENT).is_some() {
-            let allowed = "op: \"event\" with id, key, event, and perhaps remember_ms and a payload";
-            return Err(BadRecord::new("an event has a field of a message", allowed));
-        }
-        let Some(key) = key else {
-            return Err(BadRecord::new("an event has no key", "the key of the messages that wait for it"));
-        };
-        let event: String = fields.other(EVENT).and_then(|json| serde_json::from_slice(json).ok()).unwrap_or_default();
-        let remember_ms = match fields.other(REMEMBER_MS) {
-            None => None,
-            Some(json) => Some(remembered(serde_json::from_slice(json).ok())?),
-        };
-        let rest = fields.without(&[EVENT, REMEMBER_MS]);
-        let is_bare = rest.payload.is_none() && rest.payload_base64 == Value::Absent && rest.others.is_empty();
-        let payload = if is_bare { Cow::Owned(Payload::null()) } else { self.payload(&rest)? };
-        check_size(payload.bytes.len(), self.max_payload)?;
-        let (payload, is_json) = (payload.bytes.as_ref().into(), payload.is_json);
-        Event { id: id.into(), key: key.into(), event, remember_ms, payload, is_json }.checked()
-    }
-}
-
 /// Checks `remember_ms`.
-fn remembered(given: Option<serde_json::Value>) -> Result<i64, BadRecord> {
-    let given = given.and_then(|it| it.as_i64().or_else(|| it.as_str()?.trim().parse().ok()));
+pub(super) fn remembered(given: Option<i64>) -> Result<i64, BadRecord> {
     given.filter(|ms| (1..=MOST_REMEMBERED_MS).contains(ms)).ok_or_else(|| {
         let allowed =
             "remember_ms: milliseconds, 1 to 34,560,000,000 (400 days); it ends with --keep-ids at the latest";
         BadRecord::new("remember_ms is no such number", allowed)
     })
 }
-
-const MOST_REMEMBERED_MS: i64 = 34_560_000_000;

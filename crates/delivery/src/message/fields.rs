@@ -5,7 +5,7 @@
 //!
 //! - `due` and `delay_ms` exclude each other, and so do the payload and `payload_base64`.
 //! - A cancel has only a name. A reschedule has a name, and a due time or a delay.
-//! - An event has a name, `event`, and perhaps a payload: see `events.rs`.
+//! - An event has a name, `event`, and perhaps a payload: see `fields/events.rs`.
 //! - A recurring message has `every` or `cron`. It may also have the due time or the delay of its first occurrence.
 //! - If there is no payload, the other fields become the payload, as an object. If there is a payload, any other
 //!   field is an error. For this reason no value is ever dropped.
@@ -14,6 +14,7 @@
 //! - A key and a payload that the caller named must be there.
 //! - JSON keeps its bytes, on one line. If a format has only text, text that is not JSON becomes a JSON string.
 
+mod events;
 mod recurrence;
 
 use std::borrow::Cow;
@@ -362,7 +363,7 @@ impl Schema {
         }
         let names = fields.others.iter().map(|(name, _)| &**name).collect::<Vec<_>>().join(", ");
         let reason = format!("fields beside the payload: {}", cut(&names, 200));
-        Err(BadRecord::new(reason, format!("only {}", self.columns.known().join(", "))))
+        Err(BadRecord::new(reason, format!("only {}, {UNTIL_EVENT}", self.columns.known().join(", "))))
     }
 }
 

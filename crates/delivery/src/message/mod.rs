@@ -13,6 +13,7 @@ pub(crate) mod record;
 pub(crate) mod recurrence;
 mod recurring;
 pub(crate) mod shares;
+pub(crate) mod until;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -37,7 +38,7 @@ pub const MAX_PAYLOAD: usize = 1 << 20;
 /// use tickwheel_delivery::Message;
 ///
 /// let due = UNIX_EPOCH + Duration::from_micros(1_700_000_000_249_001);
-/// let message = Message::at("tea", due, r#"{"text": "ready"}"#).with_key("kitchen").json();
+/// let message = Message::at("tea", due, r#"{"text": "ready"}"#).with_key("kitchen").until_event(["boils"]).json();
 /// assert_eq!((message.key(), message.id(), message.due_ms()), (Some("kitchen"), "tea", 1_700_000_000_250));
 /// assert!(message.is_json());
 ///
@@ -126,7 +127,7 @@ impl Message {
     /// [`Deliverer::event`](crate::Deliverer::event). The message needs a key. A name has no spaces.
     #[must_use]
     pub fn until_event<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        let until = events::Until::unchecked(names);
+        let until = until::Until::unchecked(names);
         Self { body: self.body.with(|extras| extras.until = Some(until.into())), ..self }
     }
 

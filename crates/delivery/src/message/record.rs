@@ -1,8 +1,8 @@
 //! Writes a message as a record that can be read again, for dead letters and exports (rule D1).
 
-use super::events::Cause;
 use super::incoming::{Incoming, Origin};
 use super::recurrence::Rule;
+use super::until::Cause;
 use super::{Body, Message};
 use crate::base::json::{write_base64, write_text};
 use crate::base::times::rfc_3339;
@@ -60,13 +60,12 @@ pub(crate) fn write_destination_and_tenant(out: &mut Vec<u8>, body: &Body) {
 
 /// Why the message is due, if it may have waited for an event.
 pub(crate) fn write_cause(out: &mut Vec<u8>, body: &Body) {
-    match body.until().map(|until| &until.cause) {
-        None => {}
-        Some(Cause::Event(_, data)) => {
-            out.extend_from_slice(b",\"cause\":\"event\",\"event\":");
-            out.extend_from_slice(data.as_bytes());
-        }
-        Some(_) => out.extend_from_slice(b",\"cause\":\"deadline\""),
+    let Some(until) = body.until() else { return };
+    out.extend_from_slice(b",\"cause\":");
+    write_text(out, until.cause.word());
+    if let Cause::Event(_, data) = &until.cause {
+        out.extend_from_slice(b",\"event\":");
+        out.extend_from_slice(data.as_bytes());
     }
 }
 

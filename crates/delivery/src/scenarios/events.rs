@@ -11,6 +11,10 @@ use crate::message::{Cancel, Message, Reschedule};
 use crate::run::settings::Settings;
 use crate::sinks::line::LineWriter;
 use crate::sinks::{Delivery, Verdict, Verdicts};
+use crate::store::look::messages::PageOf;
+use crate::store::look::snapshot::Snapshot;
+use crate::store::maintenance::Stop;
+use crate::store::maintenance::check::check;
 use crate::store::maintenance::check::tests::assert_whole;
 
 const LATER_MS: i64 = START_MS + 3_600_000;
@@ -51,7 +55,7 @@ pub(super) fn line(delivery: &Delivery) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// What comes out now: each id with a letter for its cause.
+/// The messages that come out now, each as its id and its cause.
 fn come(world: &ByHand) -> Vec<String> {
     world.deliver(arrives).iter().map(caused).collect()
 }
@@ -272,4 +276,91 @@ fn the_data_of_an_event_goes_with_its_last_message__d22() {
     assert_eq!(with_data(&world), (2_i64, 1_i64));
     assert_eq!(come(&world), ["a event", "b event"]);
     assert_eq!(with_data(&world), (2, 0));
+}
+
+#[test]
+fn what_waits_for_an_event_and_what_one_let_go_is_seen__d14_d22() {
+    let world = ByHand::start(Settings::default());
+    world.give(vec![
+        waits("k", "near", START_MS + 5_000, &["lost", "paid"]),
+        waits("k", "far", LATER_MS, &["paid"]),
+        waits("k", "other", LATER_MS, &["repaid"]),
+        put(Some("k"), "none", LATER_MS),
+    ]);
+    let look = || Snapshot::open(&world.store()).unwrap();
+    let listed = |until| {
+        let of = PageOf {
+            key: None,
+            destination: None,
+            tenant: None,
+            until,
+            due_from_ms: None,
+            due_before_ms: None,
+            limit: 9,
+            looked_at: 9,
+        };
+        look().waiting(of, None).unwrap().0.into_iter().map(|it| it.id).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(Some("paid")), ["near", "far"]);
+    assert_eq!((listed(Some("lost")), listed(Some("aid"))), (vec!["near".to_owned()], vec![]));
+    let shown = |id: &str| look().show(Some("k"), id).unwrap().unwrap();
+    let near = shown("near");
+    assert_eq!((near.until_event.as_deref(), near.cause), (Some("lost paid"), None));
+    assert_eq!(shown("none").until_event, None);
+    let remembered = Event { remember_ms: Some(60_000), ..event("k", "1", "paid") };
+    assert_eq!(let_go(&world, remembered), (Answer::LetGo, Some(2)));
+    let far = shown("far");
+    assert_eq!((far.until_event.as_deref(), far.cause.as_deref()), (Some("paid"), Some("event")));
+    assert_eq!(far.event.as_deref(), Some(r#"{"name":"paid","id":"1","payload":{"n":1}}"#));
+    assert_eq!(listed(Some("paid")), [""; 0]);
+    let status = look().status(&[]).unwrap();
+    assert_eq!((status.waiting_for_events, status.remembered_events), (1, 1));
+    let (found, has_more) = look().remembered(Some("k"), 0, 5).unwrap();
+    assert_eq!((&*found[0].id, &*found[0].event, found[0].let_go, has_more), ("1", "paid", 2, false));
+    assert_eq!(found[0].until_ms - found[0].at_ms, 60_000);
+    assert_eq!(look().remembered(Some("j"), 0, 5).unwrap(), (vec![], false));
+    let forget = |key: &str| world.give(vec![Item::Forget { key: key.into(), id: "1".into() }]);
+    assert_eq!(
+        (forget("j"), forget("k"), forget("k")),
+        (vec![Answer::Unknown], vec![Answer::Cancelled], vec![Answer::Unknown])
+    );
+    assert_eq!(look().remembered(None, 0, 5).unwrap(), (vec![], false));
+    world.give(vec![waits("k", "late", LATER_MS, &["paid"])]);
+    assert_eq!(listed(Some("paid")), ["late"]);
+}
+
+#[test]
+fn a_check_finds_waits_that_are_not_those_of_messages__d20_d22() {
+    let found = |damage: &str| {
+        let world = ByHand::start(Settings::default());
+        world.give(vec![
+            waits("k", "a", LATER_MS, &["paid"]),
+            waits("k", "b", LATER_MS, &["lost"]),
+            put(Some("k"), "c", LATER_MS),
+        ]);
+        let_go(&world, event("k", "1", "paid"));
+        assert_whole(&world.store(), Digest::number);
+        rusqlite::Connection::open(world.store()).unwrap().execute_batch(damage).unwrap();
+        check(&world.store(), &Stop::default()).unwrap().problems.join("; ")
+    };
+    for (damage, problem) in [
+        (
+            "DELETE FROM waits WHERE seq = 2",
+            "messages whose waits for events are not those of their bodies: 1, number 2",
+        ),
+        (
+            "INSERT INTO waits SELECT 3, key, names, NULL FROM waits WHERE seq = 1",
+            "are not those of their bodies: 1, number 3",
+        ),
+        (
+            "INSERT INTO waits SELECT 9, key, names, NULL FROM waits WHERE seq = 1",
+            "waits for events without a message: 1, number 9",
+        ),
+        ("UPDATE waits SET key = key + 1 WHERE seq = 2", "messages that wait for events of another key: 1, number 2"),
+        ("UPDATE events SET open = 2", "events with another number of open messages than they say: 1, number 1"),
+        ("UPDATE events SET data = NULL", "events that miss their data: 1, number 1"),
+        ("DELETE FROM events", "events with another number of open messages than they say: 1, number 1"),
+    ] {
+        assert!(found(damage).contains(problem), "{damage}: {}", found(damage));
+    }
 }

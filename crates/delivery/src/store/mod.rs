@@ -52,12 +52,11 @@ pub(crate) use open::may_have_arrived::STEADY_UNTIL;
 pub(crate) use open::occurrences::Occurrence;
 pub(crate) use open::recover::STOPPING;
 pub(crate) use sql::{Broken, Result};
-pub(crate) use tables::events::Waits;
 pub(crate) use tables::meta::{Opening, PAUSED, RESTORED};
 pub(crate) use tables::requests::Action;
 pub use tables::requests::{Filter, Kind as ActionKind, MOST_PAUSED_KEYS};
 pub(crate) use types::{
-    Accepted, Attempts, CRASHED, Done, Known, Position, Steps, StoredDestination, StoredTenant, WaitingRow,
+    Accepted, Attempts, CRASHED, Done, Known, Position, Steps, StoredDestination, StoredTenant, WaitingRow, Waits,
 };
 pub use types::{Letter, Outcome, Progress};
 
@@ -67,9 +66,8 @@ use names::Names;
 use open::collector::Collector;
 use open::near::{Floor, Near};
 use retention::Retention;
-use tables::events::Events;
 use tables::meta;
-use types::{Destinations, Letters, Tenants};
+use types::{Destinations, Events, Letters, Tenants};
 
 /// The SQLite file, and the part of it that is also in memory.
 pub(crate) struct Store {

@@ -20,6 +20,7 @@ use bytes::buf::Chain;
 use bytes::{Buf as _, Bytes};
 use hyper::header::{HeaderName, HeaderValue};
 use memchr::memchr;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::base::display::{quoted, write_percent};
@@ -198,9 +199,19 @@ pub(super) fn content(before: Vec<u8>, payload: Bytes, after: Vec<u8>) -> Conten
     Bytes::from(before).chain(payload).chain(Bytes::from(after))
 }
 
+/// The part of an event that fits into headers.
+#[derive(Deserialize)]
+struct NameOfEvent<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+}
+
 /// The headers beside a payload that is a body alone.
 pub(super) fn facts(delivery: &Delivery) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     let due = rfc_3339(delivery.due_ms);
+    let event: Option<NameOfEvent<'_>> = delivery.event().and_then(|data| serde_json::from_str(data).ok());
     let header = |name, text: &[u8]| {
         let mut value = String::new();
         write_percent(&mut value, text, |byte| byte.is_ascii_graphic() && byte != b'%');
@@ -213,6 +224,9 @@ pub(super) fn facts(delivery: &Delivery) -> impl Iterator<Item = (HeaderName, He
         Some(header("tickwheel-attempt", delivery.attempt.to_string().as_bytes())),
         Some(header("tickwheel-redelivered", delivery.redelivered.to_string().as_bytes())),
         delivery.body.tenant().map(|name| header("tickwheel-tenant", name.as_bytes())),
+        delivery.cause().map(|cause| header("tickwheel-cause", cause.as_bytes())),
+        event.as_ref().map(|event| header("tickwheel-event", event.name.as_bytes())),
+        event.as_ref().map(|event| header("tickwheel-event-id", event.id.as_bytes())),
     ]
     .into_iter()
     .flatten()
@@ -300,6 +314,7 @@ fn part_of<'a>(json: &'a str, step: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::until::{Cause, Until};
     use crate::message::{Body as MessageBody, Message};
 
     fn delivery(key: Option<&str>, payload: &[u8], is_json: bool) -> Delivery {
@@ -344,6 +359,24 @@ mod tests {
             let template = format!(r#"[1.0, {}, "\u00e9"]"#, serde_json::to_string(place).unwrap());
             assert_eq!(made(&template, &delivery), Ok(format!(r#"[1.0, {expected}, "\u00e9"]"#)), "{place}");
         }
+    }
+
+    #[test]
+    fn the_headers_say_which_event_let_it_go__d22_d23() {
+        let caused = |cause: Cause| {
+            let until = Until { names: "paid".into(), cause };
+            let body = MessageBody::new(Some("k"), "a", b"1", true).with(|extras| extras.until = Some(until.into()));
+            let delivery = Delivery::from_parts(Message::from_parts(body, 1_000, None), 1, 2, 1_000, 1, false);
+            facts(&delivery)
+                .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+                .skip(5)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(caused(Cause::Open), ["tickwheel-cause: deadline"]);
+        let data = r#"{"name":"paid","id":"\u00e9 1","payload":[1]}"#;
+        let event = ["tickwheel-cause: event", "tickwheel-event: paid", "tickwheel-event-id: %C3%A9%201"];
+        assert_eq!(caused(Cause::Event(1, data.into())), event);
+        assert_eq!(facts(&delivery(None, b"1", true)).count(), 4);
     }
 
     #[test]

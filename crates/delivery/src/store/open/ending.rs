@@ -9,11 +9,11 @@ use rusqlite::OptionalExtension;
 
 use super::bodies;
 use crate::message::Message;
-use crate::message::events::Cause;
 use crate::message::hashes::Content;
 use crate::message::incoming::Digest;
 use crate::message::partition::partition_of_name;
 use crate::message::recurrence::NEVER_MS;
+use crate::message::until::Cause;
 use crate::store::sql::{Broken, Result, cached, execute};
 use crate::store::{Attempts, Done, Known, Outcome, Position, Store};
 

@@ -9,43 +9,27 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::message::events::{Cause, Event, MOST_WAITING, Until};
+use crate::message::events::{Event, MOST_WAITING};
 use crate::message::hashes::{Content, lane_of};
 use crate::message::incoming::Digest;
+use crate::message::until::{Cause, Until};
 use crate::store::sql::{Broken, Result, cached, execute};
+use crate::store::types::{Events, Waits};
 use crate::store::{Done, Position, Store, WaitingRow};
 
 /// How many old rows a step of the upkeep looks at.
 const STEP: usize = 200;
 
-/// What is kept in memory of the two tables.
-#[derive(Debug, Default)]
-pub(in crate::store) struct Events {
-    /// Whether there may be a row in `waits`, and one in `events`.
-    pub(in crate::store) have_waits: bool,
-    have_events: bool,
-    /// The upkeep has looked at the events up to this one.
-    looked_through: i64,
-}
-
-impl Events {
-    pub(in crate::store) fn load(db: &Connection) -> Result<Self> {
-        let has = |text: &str| -> rusqlite::Result<bool> { db.prepare(text)?.exists([]) };
-        let have_waits = has("SELECT 1 FROM waits")?;
-        Ok(Self { have_waits, have_events: has("SELECT 1 FROM events")?, looked_through: 0 })
-    }
+pub(in crate::store) fn load(db: &Connection) -> Result<Events> {
+    let has = |text: &str| -> rusqlite::Result<bool> { db.prepare(text)?.exists([]) };
+    let have_waits = has("SELECT 1 FROM waits")?;
+    Ok(Events { have_waits, have_events: has("SELECT 1 FROM events")?, looked_through: 0 })
 }
 
 /// An event that was accepted before.
 pub(crate) struct KnownEvent {
     pub(crate) content: Content,
     pub(crate) let_go: u32,
-}
-
-/// A message that waits for an event.
-pub(crate) struct Waits {
-    pub(crate) position: Position,
-    pub(crate) id: String,
 }
 
 impl Store {
@@ -248,7 +232,7 @@ pub(in crate::store) fn write_waits(db: &Connection, seq: i64, key: &str, until:
     event.map_or(Ok(0), |n| execute(db, "UPDATE events SET open = open + 1 WHERE n = ?", [n])).map(drop)
 }
 
-/// What the message waits for, and why it is due.
+/// The events that the message waits for, and why it is due.
 pub(in crate::store) fn until_of(db: &Connection, seq: i64) -> rusqlite::Result<Option<Until>> {
     let text = "SELECT w.names, w.event, e.data FROM waits w LEFT JOIN events e ON e.n = w.event WHERE w.seq = ?";
     let row = |row: &rusqlite::Row<'_>| {

@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::meta;
 use crate::message::incoming::Digest;
@@ -25,6 +25,9 @@ const KEPT: i64 = 100_000;
 const KEPT_BYTES: u64 = 256 << 20;
 const READ: i64 = 1_000;
 const READ_BYTES: usize = 4 << 20;
+
+/// The record of a message, the reason, and the data of the event that let it go.
+type Told = (Vec<u8>, String, Option<String>);
 
 pub(in crate::store) fn load_letters(db: &Connection) -> Result<Letters> {
     let text = "SELECT ifnull(max(n), 0), ifnull(sum(octet_length(record)), 0) FROM dead_letters";
@@ -53,13 +56,13 @@ impl Store {
 
     /// The record in the dead letter of a message, the reason, and the data of the event that let it go. `None`: the letter
     /// is gone.
-    pub(crate) fn letter(&self, seq: i64) -> Result<Option<(Vec<u8>, String, Option<String>)>> {
-        Ok(find(&self.db, seq)?.map(|(_, record, reason, event)| (record, reason, event)))
+    pub(crate) fn letter(&self, seq: i64) -> Result<Option<Told>> {
+        Ok(find(&self.db, seq)?.map(|(_, told)| told))
     }
 
     /// Removes the newest dead letter of a message.
     pub(crate) fn drop_letter(&mut self, seq: i64) -> Result<()> {
-        if let Some((n, record, ..)) = find(&self.db, seq)? {
+        if let Some((n, (record, ..))) = find(&self.db, seq)? {
             execute(&self.db, "DELETE FROM dead_letters WHERE n = ?", [n])?;
             self.letters.bytes -= record.len() as u64;
         }
@@ -100,9 +103,10 @@ impl Store {
 }
 
 /// The number, the record, the reason and the event of the newest letter of this message.
-fn find(db: &Connection, seq: i64) -> Result<Option<(i64, Vec<u8>, String, Option<String>)>> {
+fn find(db: &Connection, seq: i64) -> Result<Option<(i64, Told)>> {
     let text = "SELECT n, record, reason, event FROM dead_letters WHERE source = 'delivery' AND line = ? ORDER BY n DESC LIMIT 1";
-    Ok(cached(db, text)?.query_row([seq], |row| row.try_into()).optional()?)
+    let told = |row: &Row<'_>| Ok((row.get(0)?, (row.get(1)?, row.get(2)?, row.get(3)?)));
+    Ok(cached(db, text)?.query_row([seq], told).optional()?)
 }
 
 /// The next letters to write out, and the number of the last of them. If there are no more letters, the number of the

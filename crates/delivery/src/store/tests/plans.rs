@@ -7,15 +7,15 @@ use crate::store::{Attempts, Letter, Outcome, Progress, StoredDestination, sql};
 
 /// Scans of small tables, and scans along the key up to a limit.
 const ALLOWED: [&str; 10] = [
-    "SCAN CONSTANT ROW", // of no table
-    "SCAN cursors",      // deleted whole, at a clean end
-    "SCAN held_back",    // deleted whole, at a clean end
-    "SCAN destinations", // once, at the start
-    "SCAN days",         // nine rows at most
-    "SCAN inputs",       // once, at the start
-    "SCAN (subquery-1)", // as long as a step
-    "SCAN run_",         // the rest of a run, shorter than a step
-    "SCAN dead_letters", // once, at the start
+    "SCAN CONSTANT ROW",                    // of no table
+    "SCAN cursors",                         // deleted whole, at a clean end
+    "SCAN held_back",                       // deleted whole, at a clean end
+    "SCAN destinations",                    // once, at the start
+    "SCAN days",                            // nine rows at most
+    "SCAN inputs",                          // once, at the start
+    "SCAN (subquery-1)",                    // as long as a step
+    "SCAN run_",                            // the rest of a run, shorter than a step
+    "SCAN dead_letters",                    // once, at the start
     "SCAN tenants USING INDEX set_tenants", // once, at the start
 ];
 
