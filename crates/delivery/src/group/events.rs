@@ -1,8 +1,8 @@
 //! An event lets messages go (rule D22). Each is due from that moment, and keeps its number and its body.
 //!
-//! What is due, may have been sent, or was let go, is too late for an event. The group's time decides, and not whether it was
-//! sent. A message that is let go is taken out of memory, and admitted anew at its new place, as a new one is. What memory has
-//! no room for waits in the store, without its body being read.
+//! An event is too late for a message that is due, may have been sent, or was let go. The group's time decides, and not
+//! whether it was sent. A message that is let go is taken out of memory, and admitted anew at its new place, as a new one is.
+//! If memory has no room, it stays in the store, and its body is not read.
 
 use std::sync::Arc;
 

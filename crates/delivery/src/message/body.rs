@@ -71,7 +71,7 @@ impl Body {
         self.extras()?.tenant.as_deref()
     }
 
-    /// What it waits for besides its due time.
+    /// The events that it waits for.
     #[must_use]
     pub fn until(&self) -> Option<&Until> {
         self.extras()?.until.as_deref()

@@ -18,7 +18,7 @@ pub const REMEMBER_MS: &str = "remember_ms";
 pub(crate) const TRACEPARENT: &str = "traceparent";
 /// Has a meaning only beside `every` and `cron`.
 pub const TZ: &str = "tz";
-/// What a message waits for besides its due time.
+/// The events that a message waits for.
 pub const UNTIL_EVENT: &str = "until_event";
 
 /// The number of parts that are values.

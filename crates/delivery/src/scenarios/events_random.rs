@@ -1,5 +1,5 @@
-//! Messages that wait for events, at random, beside a model of rule D22: they are cancelled, moved, replaced, refused and tried
-//! anew, keys are paused, the process ends, memory is short, a group fails, and the clock is stepped.
+//! Messages that wait for events, at random, beside a model of rule D22. They are cancelled, moved, replaced, refused and tried
+//! anew. Keys are paused, the process ends, memory is short, a group fails, and the clock is stepped.
 //!
 //! The model says how many messages each event lets go, and with which cause each delivery comes.
 
@@ -47,7 +47,7 @@ impl Waiting {
 
 #[derive(Default)]
 struct Model {
-    /// By key and id. What was delivered or cancelled is not there.
+    /// By key and id. Delivered and cancelled messages are not there.
     open: BTreeMap<(String, String), Waiting>,
     /// By key and id: the event, and the count that it was answered with.
     events: BTreeMap<(String, String), (Event, u32)>,

@@ -12,8 +12,8 @@
 //! - nothing is early, and after a cancel nothing goes out in the same process or a later one;
 //! - the messages of a key go out in order, over all processes together;
 //! - a message that is delivered again is marked, and an earlier process delivered it before;
-//! - a message that waits for an event comes with one cause, however often it comes, and each event has let go as many as its
-//!   answer says.
+//! - a message that waits for an event comes with one cause, however often it comes;
+//! - each event has let go as many messages as its answer says.
 
 mod disk;
 mod power;
@@ -486,7 +486,9 @@ impl Trial {
             assert!(first.contains_key(number), "{number} is lost");
         }
         let mut came: BTreeMap<&str, usize> = BTreeMap::new();
-        causes.values().for_each(|cause| *came.entry(cause).or_default() += 1);
+        for cause in causes.values() {
+            *came.entry(cause).or_default() += 1;
+        }
         for (number, count) in let_go {
             let came = came.get(format!("e{number}").as_str()).copied().unwrap_or_default();
             assert_eq!(came, count, "e{number} has let go others than it said");
