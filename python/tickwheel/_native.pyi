@@ -1233,8 +1233,10 @@ class DeliveryEngine:
     def destination_measures(self, most: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """How many there are, and the first `most` of them that were sent to; at last the sums of the others."""
 
-    def tenant_figures(self, limit: int) -> list[dict[str, Any]]:
-        """The busiest tenants, at most `limit` and 1,000, those with most that is due in memory first (D24)."""
+    def tenant_figures(self, limit: int, first: Sequence[str]) -> tuple[list[dict[str, Any]], tuple[int, int]]:
+        """At most `limit` tenants with messages in memory: those of `first`, then those with most that is due (D24). At
+        last how many messages of all others wait, and how many of these are due.
+        """
 
     @property
     def destinations_down(self) -> int: ...

@@ -29,6 +29,7 @@ from tickwheel.commands.sight import dead, list_, remembered, show, status
 from tickwheel.commands.simulate import simulate
 from tickwheel.commands.spark_submit import spark_submit
 from tickwheel.commands.store import store
+from tickwheel.commands.tenants import tenants
 from tickwheel.commands.trace import trace
 from tickwheel.commands.welcome import first_steps
 
@@ -111,6 +112,7 @@ for _command in (
         pause,
         resume,
         destinations,
+        tenants,
     ),
     *(store, outbox, report, analyze, playback, simulate, spark_submit),
 ):

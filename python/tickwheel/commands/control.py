@@ -77,6 +77,7 @@ _of_many = together(
 _of_key = together(
     click.option("--key", metavar="KEY", callback=full_text, help="Only messages of this key."),
     click.option("--destination", metavar="NAME", callback=full_text, help="Only messages that name this destination."),
+    click.option("--tenant", metavar="NAME", callback=full_text, help="Only messages that name this tenant."),
 )
 
 
@@ -207,40 +208,62 @@ def again(target: str, access: dict[str, Any], key: str | None, id_: str | None)
 
 @targeted
 @_of_key
-def pause(target: str, access: dict[str, Any], key: str | None, destination: str | None) -> None:
+def pause(target: str, access: dict[str, Any], **names: str | None) -> None:
     """Send nothing until it is resumed, also after a restart. Messages are accepted, and wait."""
-    pause_or_resume(target, access, key, destination, is_paused=True)
+    pause_or_resume(target, access, is_paused=True, **names)
 
 
 @targeted
 @_of_key
-def resume(target: str, access: dict[str, Any], key: str | None, destination: str | None) -> None:
+def resume(target: str, access: dict[str, Any], **names: str | None) -> None:
     """Send again what is due."""
-    pause_or_resume(target, access, key, destination, is_paused=False)
+    pause_or_resume(target, access, is_paused=False, **names)
 
 
-def pause_or_resume(
-    target: str, access: dict[str, Any], key: str | None, destination: str | None, *, is_paused: bool
-) -> None:
-    """Pause all, a key or a destination, or resume it, and say so. Exit code 1: no destination has this name."""
+def pause_or_resume(target: str, access: dict[str, Any], *, is_paused: bool, **names: str | None) -> None:
+    """Pause all, a key, a destination or a tenant, or resume it, and say so. Exit code 1: no such destination."""
     from tickwheel.delivery.model.entries import Answer, Pause
 
     with closing(control_of(target, access)) as control:
-        if control.ask(Pause(is_paused, key, destination)) is Answer.UNKNOWN:
-            end_without(str(destination))
+        if control.ask(Pause(is_paused, **names)) is Answer.UNKNOWN:
+            end_without("destination", str(names["destination"]))
     what, more = "", ""
-    if key is not None:
-        what, more = f"the key {key!r} is ", f" --key {quote(key)}"
-    elif destination is not None:
-        what, more = f"the destination {destination} is ", f" --destination {destination}"
+    for kind, name in names.items():
+        if name is not None:
+            what = f"the {kind} {repr(name) if kind == 'key' else name} is "
+            more = f" --{kind} {quote(name)}"
     say(f"{target}: {what}" + (f"paused. To go on: tickwheel resume {target}{more}" if is_paused else "resumed."))
 
 
-def end_without(name: str) -> NoReturn:
-    """Say so, and end with exit code 1."""
-    from tickwheel.delivery.model.entries import no_destination
+def set_named(target: str, access: dict[str, Any], kind: type[Any], name: str, **settings: Any) -> None:
+    """Set a destination or a tenant, and say so. Settings that are `None` are left out. Errors: `WrongUsage`."""
+    import msgspec
 
-    say(str(no_destination(name)), err=True)
+    from tickwheel._native import read_records
+    from tickwheel.delivery.base.errors import WrongUsage
+    from tickwheel.delivery.model.entries import Answer, SetTenant
+    from tickwheel.delivery.model.operations import reply
+
+    given = {each: value for each, value in settings.items() if value is not None}
+    asked = kind(name, msgspec.json.encode(given).decode())
+    read_records(asked, format="item")  # checks it here, so that a server's answer about HTTP is never shown
+    with closing(control_of(target, access)) as control:
+        answer = control.ask(asked)
+    if answer is Answer.REFUSED:
+        operation = "set_tenant" if kind is SetTenant else "set_destination"
+        raise WrongUsage(f"{name} is not set: {reply(operation, answer).sentence}")
+    if control.warning:
+        say(f"Warning: {control.warning}: each send is refused", err=True)
+    say(f"{name}: {'changed' if answer is Answer.REPLACED else 'set'}.")
+
+
+def end_without(kind: str, name: str) -> NoReturn:
+    """Say that there is no such destination or tenant, and end with exit code 1."""
+    from tickwheel.delivery.model.entries import Answer, no_destination
+    from tickwheel.delivery.model.operations import reply
+
+    of_tenant = f"{name}: {reply('remove_tenant', Answer.UNKNOWN).sentence}"
+    say(str(no_destination(name)) if kind == "destination" else of_tenant, err=True)
     sys.exit(1)
 
 

@@ -3,37 +3,24 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from tickwheel.commands.control import control_of, end_without, pause_or_resume, targeted
+from tickwheel.commands.control import control_of, end_without, set_named, targeted
 from tickwheel.commands.durations import Duration
+from tickwheel.commands.named import add_shared, name_of_one
 from tickwheel.commands.options import FILE, waits_of
 from tickwheel.commands.printing import say
-from tickwheel.commands.sight import as_json, looks, of_page, print_destinations, print_fields, print_json, view_of
-
-if TYPE_CHECKING:
-    from tickwheel.delivery.model.entries import Answer
+from tickwheel.commands.sight import print_destinations
 
 
 @click.group()
 def destinations() -> None:
     """Set, list, show, remove, pause, resume or test the destinations that messages name."""
-
-
-_name = click.argument("name", metavar="NAME")
-_looks = partial(looks, group=destinations)
-
-
-def _command(command: Callable[..., None]) -> click.Command:
-    made = targeted(command)
-    destinations.add_command(made)
-    return made
 
 
 def _body(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Any:
@@ -45,8 +32,9 @@ def _body(_ctx: click.Context, _param: click.Parameter, value: str | None) -> An
         raise click.BadParameter(f"{value} is no file with JSON: {error}; or write envelope, or payload") from None
 
 
-@_command
-@_name
+@destinations.add_command
+@targeted
+@name_of_one
 @click.option(
     "--url",
     metavar="URL",
@@ -112,6 +100,7 @@ def set_(
     What is left out is as for all others, whatever it was before. Only secrets stay, and a pause.
     """
     from tickwheel.delivery.base.errors import WrongUsage
+    from tickwheel.delivery.model.entries import SetDestination
     from tickwheel.delivery.sinks import Webhook
 
     if no_secrets and secret_file:
@@ -122,8 +111,7 @@ def set_(
         raise WrongUsage("--webhook-header has a name twice: a destination sends each header once")
     settings["certificates"] = _text_of(certificates) if certificates else None
     settings["secrets"] = [*webhook.secrets] if secret_file or no_secrets else None
-    answer = _set(target, access, name, settings)
-    say(f"{name}: {'changed' if answer == 'replaced' else 'set'}.")
+    set_named(target, access, SetDestination, name, **settings)
 
 
 def _text_of(path: Path) -> str:
@@ -135,22 +123,9 @@ def _text_of(path: Path) -> str:
         raise WrongUsage(f"{path} can't be read: {error}") from error
 
 
-@_command
-@_name
-def pause(target: str, access: dict[str, Any], name: str) -> None:
-    """Send nothing to the destination NAME until it is resumed: as tickwheel pause --destination NAME."""
-    pause_or_resume(target, access, None, name, is_paused=True)
-
-
-@_command
-@_name
-def resume(target: str, access: dict[str, Any], name: str) -> None:
-    """Send to the destination NAME again: as tickwheel resume --destination NAME."""
-    pause_or_resume(target, access, None, name, is_paused=False)
-
-
-@_command
-@_name
+@destinations.add_command
+@targeted
+@name_of_one
 @click.option(
     "--messages",
     type=click.Choice(["dead"]),
@@ -167,14 +142,15 @@ def remove(target: str, access: dict[str, Any], name: str, messages: str | None)
     with closing(control_of(target, access)) as control:
         answer = control.ask(RemoveDestination(name, messages is not None))
     if answer is Answer.UNKNOWN:
-        end_without(name)
+        end_without("destination", name)
     if answer is Answer.REFUSED:
         raise WrongUsage(f"{name} has messages: wait for them, or give --messages dead")
     say(f"{name}: removed.")
 
 
-@_command
-@_name
+@destinations.add_command
+@targeted
+@name_of_one
 def test(target: str, access: dict[str, Any], name: str) -> None:
     """Send a test message to the destination NAME, and say what came back. Exit code 1: it was not accepted.
 
@@ -183,63 +159,31 @@ def test(target: str, access: dict[str, Any], name: str) -> None:
     with closing(control_of(target, access)) as control:
         found = control.test(name)
     if found is None:
-        end_without(name)
+        end_without("destination", name)
     state, error, took_ms = found
     say(f"{name}: {state} after {took_ms:,.0f} ms" + (f": {error}" if error else "."), err=state != "accepted")
     sys.exit(state != "accepted")
 
 
-@_looks
-@of_page
-@as_json
-def list_(target: str, access: dict[str, Any], limit: int, cursor: str | None, as_json: bool) -> None:
-    """List the destinations, in the order of their names, with their states and what waits."""
+def _print(page: Any) -> None:
     from tickwheel._native import rfc_3339
 
-    with view_of(target, access) as view:
-        page = view.destinations(limit=limit, cursor=cursor)
-    if as_json:
-        print_json(page)
-        return
     print_destinations(page.destinations, rfc_3339(time.time_ns() // 1_000_000), page.next)
 
 
-@_looks
-@_name
-@as_json
-def show(target: str, access: dict[str, Any], name: str, as_json: bool) -> None:
-    """Show the destination NAME: its state, what waits, and its settings but no secrets. Exit code 1: there is none.
-
-    Only a server knows whether it is down, and the last error.
-    """
-    import msgspec
-
-    with view_of(target, access) as view:
-        found = view.destination(name)
-    if found is None:
-        end_without(name)
-    if as_json:
-        print_json(found)
-        return
-    settings = {**found.settings}
+def _told(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     parts = {"headers": [f"{each}: {value}" for each, value in settings.get("headers", {}).items()]}
     if not isinstance(body := settings.get("body", "envelope"), str):
         parts["body"] = [json.dumps(body, ensure_ascii=False)]
     parts["waits_s"] = [str(wait) for wait in settings.get("waits_s", ())]
-    print_fields({**msgspec.structs.asdict(found), "settings": None, **settings, **parts})
+    return {**settings, **parts}
 
 
-def _set(target: str, access: dict[str, Any], name: str, settings: Mapping[str, Any]) -> "Answer":
-    import msgspec
-
-    from tickwheel._native import read_records
-    from tickwheel.delivery.model.entries import SetDestination
-
-    given = {each: value for each, value in settings.items() if value is not None}
-    asked = SetDestination(name, msgspec.json.encode(given).decode())
-    read_records(asked, format="item")  # checks it here, so that a server's answer about HTTP is never shown
-    with closing(control_of(target, access)) as control:
-        answer = control.ask(asked)
-    if control.warning:
-        say(f"Warning: {control.warning}: each send is refused", err=True)
-    return answer
+_TEXTS = (
+    "Send nothing to the destination NAME until it is resumed: as tickwheel pause --destination NAME.",
+    "Send to the destination NAME again: as tickwheel resume --destination NAME.",
+    "List the destinations, in the order of their names, with their states and what waits.",
+    "Show the destination NAME: its state, what waits, and its settings but no secrets. Exit code 1: there is none.\n\n"
+    "Only a server knows whether it is down, and the last error.",
+)
+add_shared(destinations, "destination", _TEXTS, _print, _told)

@@ -18,6 +18,7 @@ from tickwheel.commands.printing import say, say_lines
 if TYPE_CHECKING:
     from tickwheel.delivery.queue.server_view import ServerView
     from tickwheel.delivery.sight import Destinations, DestinationSeen, KeyInDoubt, Page, StoreStatus, StoreView
+    from tickwheel.delivery.sight.tenants import TenantSeen
 
 _WHOLE = ("due", "next try", "ended", "at", "tried", "late", "line", "fails for", "sends", "overdue", "rate")
 """Columns that are not folded, however narrow the terminal is."""
@@ -183,8 +184,9 @@ def remembered(
 
 
 @looks
+@click.option("--tenants", is_flag=True, help="The busiest tenants too, which only a server knows.")
 @as_json
-def status(target: str, access: dict[str, Any], as_json: bool) -> None:
+def status(target: str, access: dict[str, Any], tenants: bool, as_json: bool) -> None:
     """Show a store in figures: waiting messages, due times, outcomes, and the keys that fail, with the reason.
 
     A server also knows how many keys are in doubt, and how many spare places are taken.
@@ -193,8 +195,9 @@ def status(target: str, access: dict[str, Any], as_json: bool) -> None:
 
     with view_of(target, access) as view:
         found = view.status()
+        busiest = view.tenants(limit=1).busiest if tenants else ()
     if as_json:
-        print_json(found)
+        print_json(msgspec.structs.asdict(found) | {"tenants": busiest} if tenants else found)
     else:
         used = {True: f"yes, by process {found.process}", False: "no", None: None}[found.in_use]
         doubt = found.in_doubt
@@ -212,6 +215,25 @@ def status(target: str, access: dict[str, Any], as_json: bool) -> None:
             ]
             print_table(("key", "id", "fails for", "sends", "next try", "last error"), rows, None)
         _print_destinations(found)
+        print_busiest(busiest)
+
+
+def print_busiest(tenants: "Sequence[TenantSeen]") -> None:
+    """Print a table of them, if there are any."""
+    if tenants:
+        say("")
+        say("the busiest tenants:")
+        print_tenants(tenants, None)
+
+
+def print_tenants(tenants: "Sequence[TenantSeen]", cursor: str | None) -> None:
+    """Print a table of them, and say how to go on."""
+    own = ("concurrency", "rate", "weight")
+    rows = [
+        (it.name, "paused" * it.paused or None, it.waiting, it.overdue, it.failing, it.out, *map(it.settings.get, own))
+        for it in tenants
+    ]
+    print_table(("name", "state", "waiting", "overdue", "failing", "out", *own), rows, cursor)
 
 
 def _print_destinations(found: "StoreStatus") -> None:

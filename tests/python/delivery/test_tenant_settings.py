@@ -1,5 +1,6 @@
 """What one tenant may do, as an item of the engine and in a snapshot of the store (rule D24)."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tickwheel._native import StoreSnapshot
-from tickwheel.delivery import Answer, DeliveryQueue, WrongUsage
+from tickwheel.delivery import Answer, AsyncDeliveryQueue, BadRecord, DeliveryQueue, StoreView, WrongUsage
 from tickwheel.delivery.model.entries import Pause, RemoveTenant, SetTenant
 
 Item = Pause | RemoveTenant | SetTenant
@@ -39,7 +40,7 @@ def test_a_tenant_is_set_paused_and_removed(queue: DeliveryQueue, tmp_path: Path
     assert set_tenants(tmp_path / "s.db") == [("acme", '{"weight":3,"paused":true}'), ("zenith", '{"paused":false}')]
     assert ask(queue, RemoveTenant("acme")) is Answer.REMOVED
     assert ask(queue, RemoveTenant("acme")) is Answer.UNKNOWN
-    assert queue._running.engine.tenant_figures(10) == []
+    assert queue._running.engine.tenant_figures(10, []) == ([], (0, 0))
 
 
 @pytest.mark.parametrize(
@@ -56,3 +57,74 @@ def test_a_setting_that_is_not_allowed_is_refused_with_a_sentence(
 def test_one_thing_at_a_time_is_paused() -> None:
     with pytest.raises(WrongUsage, match="a key, a destination, or a tenant"):
         Pause(True, "k", tenant="acme")
+
+
+def test_a_program_sets_pauses_lists_and_removes_tenants__D11_D24(queue: DeliveryQueue, tmp_path: Path) -> None:
+    assert queue.set_tenant("acme", concurrency=2, rate="10/s", weight=3) is Answer.ACCEPTED
+    assert queue.set_tenant("acme", weight=5, paused=True) is Answer.REPLACED
+    assert queue.set_tenant("acme", weight=4) is Answer.REPLACED, "the pause stays, and the rest is as usual"
+    queue.pause(tenant="zenith")
+    told = {"acme": {"weight": 4, "paused": True}, "zenith": {"paused": True}}
+    assert queue.tenants() == told
+    queue.resume(tenant="acme")
+    queue.resume(tenant="nobody")
+    assert queue.tenants() == told | {"acme": {"weight": 4, "paused": False}}
+    assert (queue.remove_tenant("acme"), queue.remove_tenant("acme")) == (Answer.REMOVED, Answer.UNKNOWN)
+    assert list(queue.tenants()) == ["zenith"]
+    with pytest.raises(WrongUsage, match="weight is 0"):
+        queue.set_tenant("acme", weight=0)
+    with pytest.raises(BadRecord, match="is no name of a tenant"):
+        queue.set_tenant("a b")
+    with pytest.raises(WrongUsage, match="a key, a destination, or a tenant"):
+        queue.pause("k", tenant="acme")
+    [seen] = StoreView(tmp_path / "s.db").tenants().tenants
+    assert (seen.paused, seen.settings, seen.waiting) == (True, {}, None), "only the engine knows what waits"
+
+
+def test_all_of_many_tenants_are_listed__D24(queue: DeliveryQueue) -> None:
+    names = [f"t{number:04}" for number in range(1_003)]
+    queue._running.engine.submit([SetTenant(name, "{}") for name in names], format="item")
+    assert list(queue.tenants()) == names
+
+
+def test_messages_of_a_paused_tenant_wait_and_are_told__D14_D24(tmp_path: Path) -> None:
+    arrived = []
+    with DeliveryQueue(tmp_path / "p.db", to=lambda it: arrived.append(it.message.tenant)) as queue:
+        queue.set_tenant("acme", paused=True)
+        queue.put_many([{"id": f"{name} {n}", "delay_ms": 0, "tenant": name} for name in ("acme", "b") for n in (1, 2)])
+        while len(arrived) < 2 or (page := queue.view.tenants()).busiest[0].overdue != 2 or len(page.busiest) > 1:
+            pass
+        assert arrived == ["b", "b"]
+        [busiest] = page.busiest
+        assert (busiest.name, busiest.paused, busiest.waiting, busiest.failing, busiest.out) == ("acme", True, 2, 0, 0)
+        found = queue.view.tenant("acme")
+        assert found is not None
+        assert (found.waiting, found.first_due, found.settings) == (2, busiest.first_due, {})
+        assert queue.view.tenant("acm") is None, "another name begins so"
+        queue.resume(tenant="acme")
+        assert queue.wait_until_empty(10)
+        found = queue.view.tenant("acme")
+        assert found is not None
+        assert (found.waiting, found.out, found.first_due) == (0, 0, None)
+
+
+def test_with_one_order_of_all_no_tenant_is_set__D24(tmp_path: Path) -> None:
+    with DeliveryQueue(tmp_path / "g.db", to=lambda _: None, order="global") as queue:
+        for asked in (lambda: queue.set_tenant("acme"), lambda: queue.pause(tenant="acme")):
+            with pytest.raises(WrongUsage, match="one order, so all tenants are one"):
+                asked()
+
+
+def test_a_loop_sets_and_pauses_tenants_too__D11_D24(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with AsyncDeliveryQueue(tmp_path / "a.db", to=lambda _: None) as queue:
+            assert await queue.set_tenant("acme", rate="1/s") is Answer.ACCEPTED
+            await queue.pause(tenant="acme")
+            assert await queue.tenants() == {"acme": {"rate": "1/s", "paused": True}}
+            found = await queue.view.tenant("acme")
+            assert found is not None
+            assert (found.paused, [*(await queue.view.tenants()).tenants]) == (True, [found])
+            await queue.resume(tenant="acme")
+            assert await queue.remove_tenant("acme") is Answer.REMOVED
+
+    asyncio.run(main())

@@ -144,7 +144,7 @@ pub(super) struct Usual {
     pub(super) retry: Retry,
 }
 
-/// What is known of one share, apart from its destination: which of its messages the loader reads.
+/// The state of one share, apart from its destination: which of its messages the loader reads.
 #[derive(Debug, Default)]
 pub(super) struct ShareWork {
     /// The share of its destination, which has the messages without a tenant.
@@ -163,10 +163,10 @@ impl ShareWork {
     }
 }
 
-/// What can be sent there.
+/// The messages that can be sent there.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    /// Of keys that are not in doubt.
+    /// The keys of these messages are not in doubt.
     pub(super) fresh: FairQueue,
     /// Of keys in doubt.
     pub(super) in_doubt: FairQueue,

@@ -95,7 +95,7 @@ impl Outcomes {
     }
 }
 
-/// What the store is told of a destination.
+/// A change of a destination that the store keeps.
 #[derive(Clone, Debug)]
 pub(crate) enum FailingNote {
     /// Since when it fails, if it does.
@@ -318,7 +318,7 @@ impl Dispatcher {
         !self.flights.open.is_empty()
     }
 
-    /// What each tenant may do that is not set.
+    /// Sets the limits of each tenant that has none of its own.
     pub(crate) fn limit_tenants(&mut self, limits: TenantLimits) {
         self.tenants.set_usual(limits);
     }

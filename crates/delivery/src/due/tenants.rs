@@ -13,7 +13,7 @@ use super::pace::{Pace, Rate};
 use crate::message::named::TenantSettings;
 use crate::store::StoredTenant;
 
-/// What one tenant may do.
+/// The limits of one tenant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TenantLimits {
     pub(crate) concurrency: Option<usize>,
@@ -37,7 +37,7 @@ impl TenantLimits {
 #[derive(Debug, Default)]
 pub(super) struct Tenants {
     usual: TenantLimits,
-    /// Of those that were set or paused.
+    /// The tenants that were set or paused.
     set: FxHashMap<i64, TenantLimits>,
     busy: FxHashMap<i64, Busy>,
     /// The tenant of each message in each call that has not returned.

@@ -226,7 +226,7 @@ pub const OPERATIONS: &[Operation] = &[
     },
     Operation {
         name: "set_tenant",
-        requests: &[],
+        requests: &["PUT /tenants/{name}"],
         replies: &[
             done(Accepted, 201, "it is set"),
             done(Replaced, 200, "it has these settings now"),
@@ -235,7 +235,7 @@ pub const OPERATIONS: &[Operation] = &[
     },
     Operation {
         name: "remove_tenant",
-        requests: &[],
+        requests: &["DELETE /tenants/{name}"],
         replies: &[
             done(Removed, 200, "it has the usual limits, and its messages stay"),
             Reply { sentence: "no tenant of this name was set or paused", ..UNKNOWN },

@@ -340,7 +340,7 @@ fn those_with_strikes_of_a_tenant_that_may_send_nothing_hold_up_no_other__d6_d24
 #[test]
 fn the_busiest_tenants_are_told_with_what_waits_for_them__d14_d24() {
     let world = ByHand::start(Settings::default());
-    assert!(world.engine.tenant_figures(10).is_empty());
+    assert!(world.engine.tenant_figures(10, &[]).0.is_empty());
     world.give(vec![put(None, "of none", START_MS)]);
     world.give([backlog("a", 200), backlog("b", 3), backlog("c", 30)].concat());
     world.give(vec![of("b", None, None, "soon", START_MS + 3_000), of("d", None, None, "far", START_MS + 999_000)]);
@@ -360,7 +360,7 @@ fn the_busiest_tenants_are_told_with_what_waits_for_them__d14_d24() {
         }
     }
     world.write();
-    let figures = world.engine.tenant_figures(10);
+    let (figures, others) = world.engine.tenant_figures(10, &[]);
     let told = figures.iter().map(|it| (&*it.name, it.overdue, it.waiting, it.failing, it.is_paused, it.out));
     let left = 200 - arrived + 1; // one of a is out
     assert_eq!(
@@ -368,7 +368,9 @@ fn the_busiest_tenants_are_told_with_what_waits_for_them__d14_d24() {
         [("a", left, left, 0, false, 1), ("c", 30, 30, 0, true, 0), ("b", 3, 4, 3, false, 0)]
     );
     assert_eq!(figures[1].first_due_ms, Some(START_MS));
-    assert_eq!(world.engine.tenant_figures(1), figures[..1]);
+    assert_eq!(others, (0, 0));
+    let first = world.engine.tenant_figures(1, &["b".to_owned(), "of none".to_owned()]);
+    assert_eq!(first, (vec![figures[2].clone()], (left + 30, left + 30)), "of the others only the sums are told");
 }
 
 fn play_turns(seed: u64) {

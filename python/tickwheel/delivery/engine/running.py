@@ -20,7 +20,7 @@ from msgspec import structs
 from tickwheel._native import MOST_PAUSED_KEYS, DeliveryEngine, Receipt, Records
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.base.threads import start
-from tickwheel.delivery.model.entries import Answer, Letter, SetDestination
+from tickwheel.delivery.model.entries import Answer, Letter, Pause, SetDestination
 from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import PERCENTILES, Summary
@@ -73,8 +73,6 @@ class Running:
         """How fast messages are sent; `None`: as the destination takes them."""
         self._failure: BaseException | None = None
         self.store = path
-        self.view = StoreView(path, figures=self.destination_figures)
-        """Looks at the store."""
         try:
             self.engine = DeliveryEngine(
                 path,
@@ -88,6 +86,8 @@ class Running:
             """The native engine, for its own questions and for a recording of its timer."""
         finally:
             slow.cancel()
+        self.view = StoreView(path, figures=self.destination_figures, tenants=self.engine.tenant_figures)
+        """Looks at the store."""
         self.opened_ms = time.time_ns() // 1_000_000
         """When the counts began."""
         self.recurring = 0
@@ -189,8 +189,10 @@ class Running:
         """
         return destinations_of(self.engine.destination_figures(names, limit))
 
-    def why_not_paused(self) -> tuple[str, str]:
-        """Why a key could not be paused, and the allowed alternative."""
+    def why_not_paused(self, asked: Pause) -> tuple[str, str]:
+        """Why a key or a tenant could not be paused, and the allowed alternative."""
+        if asked.tenant is not None:
+            return reply("set_tenant", Answer.REFUSED).sentence, "order per key; or pause all"
         if self._is_global:
             return "with one order of all messages no key can be paused: what is due later would overtake", (
                 "order per key; or pause all"

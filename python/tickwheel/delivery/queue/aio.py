@@ -182,6 +182,8 @@ class AsyncStoreView:
     remembered = _in_thread(StoreView.remembered)
     destinations = _in_thread(StoreView.destinations)
     destination = _in_thread(StoreView.destination)
+    tenants = _in_thread(StoreView.tenants)
+    tenant = _in_thread(StoreView.tenant)
     status = _in_thread(StoreView.status)
 
 
@@ -231,6 +233,8 @@ class AsyncDeliveryQueue:
     requeue_many = _awaited(DeliveryQueue.requeue_many)
     set_destination = _awaited(DeliveryQueue.set_destination)
     remove_destination = _awaited(DeliveryQueue.remove_destination)
+    set_tenant = _awaited(DeliveryQueue.set_tenant)
+    remove_tenant = _awaited(DeliveryQueue.remove_tenant)
     pause = _awaited(DeliveryQueue.pause)
     resume = _awaited(DeliveryQueue.resume)
     state = _awaited(DeliveryQueue.state)
@@ -244,6 +248,11 @@ class AsyncDeliveryQueue:
         """As `DeliveryQueue.destinations`."""
         queue = self._opened()
         return await queue.look(queue.destinations)
+
+    async def tenants(self) -> dict[str, dict[str, Any]]:
+        """As `DeliveryQueue.tenants`."""
+        queue = self._opened()
+        return await queue.look(queue.tenants)
 
     def outcomes(self) -> Outcomes:
         """The outcomes of messages from this call on: `async for outcome in queue.outcomes()`.

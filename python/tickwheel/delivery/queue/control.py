@@ -6,7 +6,6 @@ Both give the same answers, each once it is on disk. This is for the command lin
 import time
 from pathlib import Path
 from typing import Final, TypeAlias
-from urllib.parse import quote
 
 import msgspec
 
@@ -23,20 +22,33 @@ from tickwheel.delivery.model.entries import (
     ForgetEvent,
     Pause,
     RemoveDestination,
+    RemoveTenant,
     Requeue,
     Reschedule,
     SetDestination,
+    SetTenant,
 )
 from tickwheel.delivery.model.message import Cancel
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.observe.log import log_letters
-from tickwheel.delivery.queue.server_view import ServerView, address
+from tickwheel.delivery.queue.server_view import ServerView, address, path_of
 from tickwheel.delivery.sight import Action, StoreView
 from tickwheel.delivery.sinks import Destination
 
 _TIMEOUT_S: Final = 30
 _LOOK_EVERY_S: Final = 0.2
-Asked: TypeAlias = Cancel | Reschedule | ForgetEvent | Requeue | Again | Pause | SetDestination | RemoveDestination
+Asked: TypeAlias = (
+    Cancel
+    | Reschedule
+    | ForgetEvent
+    | Requeue
+    | Again
+    | Pause
+    | SetDestination
+    | RemoveDestination
+    | SetTenant
+    | RemoveTenant
+)
 _KEEP_IDS_DAYS: Final = 36_500.0  # the longest: how long ids are kept is for the next deliverer to say
 
 
@@ -93,7 +105,7 @@ class StoreControl:
         [receipt] = self._running.engine.submit([item], format="item")
         [answer] = receipt.answers()
         if answer is Answer.REFUSED and isinstance(item, Pause):
-            raise WrongUsage(": ".join(self._running.why_not_paused()))
+            raise WrongUsage(": ".join(self._running.why_not_paused(item)))
         return answer  # type: ignore[return-value]  # it is no record
 
 
@@ -130,10 +142,14 @@ class HttpControl(ServerView):
                 path = "/pause" if is_paused else "/resume"
                 answer = self.request("POST", address(path, key=key, destination=destination, tenant=tenant))
             case SetDestination(name, settings):
-                answer = self.request("PUT", f"/destinations/{quote(name, safe='')}", msgspec.Raw(settings.encode()))
+                answer = self.request("PUT", path_of("destinations", name), msgspec.Raw(settings.encode()))
             case RemoveDestination(name, dead):
-                path = f"/destinations/{quote(name, safe='')}"
+                path = path_of("destinations", name)
                 answer = self.request("DELETE", address(path, messages="dead" if dead else None))
+            case SetTenant(name, settings):
+                answer = self.request("PUT", path_of("tenants", name), msgspec.Raw(settings.encode()))
+            case RemoveTenant(name):
+                answer = self.request("DELETE", path_of("tenants", name))
         self.warning = answer.get("warning")
         return Answer(answer["state"])
 
@@ -145,7 +161,7 @@ class HttpControl(ServerView):
 
     def test(self, name: str) -> tuple[str, str | None, float] | None:
         """As of `StoreControl`."""
-        answer = self.request("POST", f"/destinations/{quote(name, safe='')}/test")
+        answer = self.request("POST", f"{path_of('destinations', name)}/test")
         return None if answer["state"] == "unknown" else (answer["state"], answer["error"], answer["took_ms"])
 
     def begin(self, act: Act) -> None:

@@ -1,7 +1,7 @@
 """`DeliveryQueue`: durable delayed delivery inside a Python program (rule D11)."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime, timedelta
 from inspect import iscoroutinefunction
@@ -27,9 +27,11 @@ from tickwheel.delivery.model.entries import (
     Look,
     Pause,
     RemoveDestination,
+    RemoveTenant,
     Requeue,
     Reschedule,
     SetDestination,
+    SetTenant,
     no_destination,
 )
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
@@ -501,15 +503,16 @@ class DeliveryQueue:
             "paused": paused,
         }
         given = dict(limits) | {name: value for name, value in given.items() if value is not None}
-        settings = msgspec.json.encode(given).decode()
+        return self._set("set_destination", SetDestination(name, msgspec.json.encode(given).decode()))
 
+    def _set(self, operation: str, item: SetDestination | SetTenant) -> Answer:
         def set_now(receipts: list[Receipt]) -> Answer:
             answer = _the_one(receipts)
             if answer is Answer.REFUSED:
-                raise WrongUsage(reply("set_destination", answer).sentence)
+                raise WrongUsage(reply(operation, answer).sentence)
             return answer
 
-        return self._ask([SetDestination(name, settings)], set_now, format="item")
+        return self._ask([item], set_now, format="item")
 
     def remove_destination(self, name: str, *, dead: bool = False) -> Answer:
         """Remove a named destination (D23), and return once this is on disk: `REMOVED`, or `UNKNOWN`.
@@ -529,20 +532,53 @@ class DeliveryQueue:
 
     def destinations(self) -> dict[str, dict[str, Any]]:
         """The settings of each named destination, by name, without secrets: `secrets_set` is when they were set."""
-        page = self.view.destinations(limit=1_000)
-        every = [*page.destinations]
-        while page.next is not None:
-            page = self.view.destinations(limit=1_000, cursor=page.next)
-            every += page.destinations
-        return {each.name: dict(each.settings) for each in every}
+        return {it.name: dict(it.settings) for page in _pages(self.view.destinations) for it in page.destinations}
 
-    def pause(self, key: str | None = None, *, destination: str | None = None) -> None:
-        """Send nothing more (D16), or nothing of a key or to a destination, until `resume`, also after a restart;
-        return once on disk.
+    def set_tenant(
+        self,
+        name: str,
+        *,
+        concurrency: int | None = None,
+        rate: str | None = None,
+        weight: int | None = None,
+        paused: bool | None = None,
+    ) -> Answer:
+        """Set what a tenant may do (D24), and return once it is on disk: `ACCEPTED`, or `REPLACED` if it was set or
+        paused before.
+
+        The next send keeps to it, at all destinations together, and the store keeps it. The tenant need not have a
+        message. `concurrency`: at most so many messages are out at a time; `rate`: as `10/s`; `weight`: so many
+        messages are sent in each of its turns, 1 to 100. What is left out is as for all tenants (`tenant_concurrency`,
+        `tenant_rate`, a weight of 1), whatever it was before; but `paused` stays as it was. Errors: `BadRecord` for a
+        name that is not allowed; `WrongUsage` for a setting, or with `order="global"`.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
+        ...     queue.set_tenant("acme", rate="10/s", weight=3), queue.tenants()
+        (<Answer.ACCEPTED: 'accepted'>, {'acme': {'rate': '10/s', 'weight': 3, 'paused': False}})
+        """
+        given = {"concurrency": concurrency, "rate": rate, "weight": weight, "paused": paused}
+        settings = {each: value for each, value in given.items() if value is not None}
+        return self._set("set_tenant", SetTenant(name, msgspec.json.encode(settings).decode()))
+
+    def remove_tenant(self, name: str) -> Answer:
+        """Give a tenant the usual limits again, and end its pause (D24); return once on disk: `REMOVED`, or `UNKNOWN`
+        if it was not set or paused. Its messages stay. Errors: `BadRecord` for a name that is not allowed.
+        """
+        return self._ask([RemoveTenant(name)], _the_one, format="item")
+
+    def tenants(self) -> dict[str, dict[str, Any]]:
+        """The settings of each tenant that was set or paused, by name, and whether it is `paused`."""
+        pages = _pages(self.view.tenants)
+        return {it.name: {**it.settings, "paused": it.paused} for page in pages for it in page.tenants}
+
+    def pause(self, key: str | None = None, *, destination: str | None = None, tenant: str | None = None) -> None:
+        """Send nothing more (D16), or nothing of a key, to a destination or of a tenant, until `resume`, also after a
+        restart; return once on disk.
 
         Messages are accepted, and wait. A message that is being sent gets its outcome. If a key is paused, a message
         of it that was tried before is marked `redelivered` later. Errors: `BadRecord` for a key that is not allowed;
-        `WrongUsage` with `order="global"`, if 10,000 keys are paused, or if no destination has this name.
+        `WrongUsage` for two names, with `order="global"`, if 10,000 keys are paused, or if no destination has the name.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
@@ -551,20 +587,20 @@ class DeliveryQueue:
         ...     queue.wait_until_empty(0.05), queue.resume(key="kitchen"), queue.wait_until_empty(10)
         (False, None, True)
         """
-        return self._pause(Pause(True, key, destination))
+        return self._pause(Pause(True, key, destination, tenant))
 
-    def resume(self, key: str | None = None, *, destination: str | None = None) -> None:
-        """Send due messages again, all, those of a key or those to a destination, and return once this is on disk.
+    def resume(self, key: str | None = None, *, destination: str | None = None, tenant: str | None = None) -> None:
+        """Send due messages again, all, or those of a key, to a destination or of a tenant; return once on disk.
 
-        A paused key or destination waits for its own `resume`. Errors: `WrongUsage` if no destination has this name.
+        What was paused by a name waits for its own `resume`. Errors: `WrongUsage` if no destination has this name.
         """
-        return self._pause(Pause(False, key, destination))
+        return self._pause(Pause(False, key, destination, tenant))
 
     def _pause(self, asked: Pause) -> None:
         def done(receipts: list[Receipt]) -> None:
             answer = _the_one(receipts)
             if answer is Answer.REFUSED:
-                raise WrongUsage(": ".join(self._running.why_not_paused()))
+                raise WrongUsage(": ".join(self._running.why_not_paused(asked)))
             if answer is Answer.UNKNOWN:
                 raise WrongUsage(str(no_destination(asked.destination)))
 
@@ -664,6 +700,15 @@ class DeliveryQueue:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _pages(look: Callable[..., Any]) -> Iterator[Any]:
+    """All pages, one after another."""
+    page = look(limit=1_000)
+    yield page
+    while page.next is not None:
+        page = look(limit=1_000, cursor=page.next)
+        yield page
 
 
 def _answers(receipts: list[Receipt]) -> list[Any]:

@@ -21,6 +21,7 @@ from tickwheel.delivery.sight import (
     RememberedPage,
     StoreStatus,
 )
+from tickwheel.delivery.sight.tenants import TenantPage, TenantSeen
 from tickwheel.delivery.sinks.addresses import without_secrets
 
 _T = TypeVar("_T")
@@ -86,12 +87,19 @@ class ServerView:
 
     def destination(self, name: str) -> DestinationShown | None:
         """A named destination, or `None`."""
-        text = self._ask("GET", f"/destinations/{quote(name, safe='')}")
-        return self._read(text, DestinationShown) if "settings" in msgspec.json.decode(text) else None
+        return self._named("destinations", name, DestinationShown)
+
+    def tenants(self, *, limit: int = 100, cursor: str | None = None) -> TenantPage:
+        """A page of the tenants that were set or paused, and the busiest of all."""
+        return self._show(address("/tenants", limit=limit, cursor=cursor), TenantPage)
+
+    def tenant(self, name: str) -> TenantSeen | None:
+        """A tenant that was set or paused, or `None`."""
+        return self._named("tenants", name, TenantSeen)
 
     def action(self, id_: str) -> Action:
         """As the server's store has it."""
-        return self._show(f"/actions/{quote(id_, safe='')}", Action)
+        return self._show(path_of("actions", id_), Action)
 
     def status(self) -> StoreStatus:
         """The figures of the server, which also knows its keys in doubt."""
@@ -104,6 +112,10 @@ class ServerView:
     def close(self) -> None:
         """Each request has its own connection."""
         self._opener.close()
+
+    def _named(self, kind: str, name: str, shown: type[_T]) -> _T | None:
+        text = self._ask("GET", path_of(kind, name))
+        return self._read(text, shown) if "settings" in msgspec.json.decode(text) else None
 
     def _show(self, path: str, kind: type[_T]) -> _T:
         return self._read(self._ask("GET", path), kind)
@@ -155,6 +167,11 @@ def address(path: str, **parameters: object) -> str:
         {name: value for name, value in parameters.items() if value is not None}, quote_via=quote, safe=""
     )
     return f"{path}?{given}" if given else path
+
+
+def path_of(kind: str, name: str) -> str:
+    """The path of one, whatever is in its name."""
+    return f"/{kind}/{quote(name, safe='')}"
 
 
 def _check_port(url: str, parts: SplitResult) -> None:

@@ -1,8 +1,8 @@
 """Accepts messages over HTTP (rules D7, D11, D12). A message or a cancel is answered after its commit.
 
 `docs/openapi.yaml` describes each request with its answers. `arrow_bodies` takes Arrow streams, `actions` begins
-actions on many messages, `destinations` has those that messages name, `listing` answers with pages of messages, and
-`health`, `metrics` and `live` show the server.
+actions on many messages, `destinations` and `tenants` have those that messages name, `listing` answers with pages of
+messages, and `health`, `metrics` and `live` show the server.
 
 Any request may get 400, 401 without a token, 403 without its right (`guard.py`), 404, 405, 408, 413 and 503. Every body
 is JSON: the state of a message is `id, key, state`, an error is `reason, allowed`. An id is the rest of the path,
@@ -54,6 +54,7 @@ from tickwheel.delivery.serve.health import health_routes
 from tickwheel.delivery.serve.listing import Listing
 from tickwheel.delivery.serve.live import Live
 from tickwheel.delivery.serve.metrics import renderer
+from tickwheel.delivery.serve.named import Tenants
 from tickwheel.delivery.serve.problems import (
     AGAIN,
     DUPLICATE,
@@ -81,9 +82,9 @@ _ROUTES = (
     "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K or /message?id=I&key=K, GET /dead, GET /status,"
     " POST /requeue, POST /again?key=K or ?id=I, POST /hand-off, GET /hand-off/marks, GET or POST /actions,"
     " GET /actions/{id}, GET /destinations, PUT, GET or DELETE /destinations/{name}, POST /destinations/{name}/test,"
-    " GET /remembered, DELETE /remembered?key=K&id=I, POST /pause or /resume, also with ?key=K or ?destination=NAME,"
-    " GET /metrics, GET /livez, GET /readyz,"
-    " GET / (a page), GET /events"
+    " GET /remembered, DELETE /remembered?key=K&id=I,"
+    " GET /tenants, PUT, GET or DELETE /tenants/{name}, POST /pause or /resume, also with ?key=K, ?destination=NAME or"
+    " ?tenant=NAME, GET /metrics, GET /livez, GET /readyz, GET / (a page), GET /events"
 )
 _NO_KEY = "no message without a key has this id yet, and one that comes is cancelled; one with a key needs ?key=K"
 _LONGEST_NAME = 1 << 22  # an id and a key have at most 1 MiB each, and with escapes twice as much
@@ -143,6 +144,7 @@ def app(running: Running, max_payload: int, bodies: Bodies, live: Live) -> ASGIA
         *messages.actions.routes,
         *messages.arrow.routes,
         *messages.destinations.routes,
+        *messages.tenants.routes,
         Route("/pause", messages.pause, methods=["POST"]),
         Route("/resume", messages.pause, methods=["POST"]),
         Route("/metrics", show_metrics, methods=["GET"]),
@@ -163,7 +165,8 @@ class _Messages:
         self._max_payload = max_payload
         self._bodies = bodies
         self.actions = Actions(self._ask, running.view, pages, self._bodies)
-        self.destinations = Destinations(running, self._submitter.ask, pages, bodies, listing.destinations)
+        self.destinations = Destinations(running, self._submitter.ask, pages, bodies, listing)
+        self.tenants = Tenants(running, self._submitter.ask, pages, bodies, listing)
         self.arrow = ArrowBodies(running, self._submitter, max_payload, bodies)
         self._of_many = Threads("lines", 4, REQUESTS)
 
@@ -256,14 +259,15 @@ class _Messages:
 
     async def pause(self, request: Request) -> Response:
         path = request.url.path
-        allowed = f"{path}, or {path}?key=K, or {path}?destination=NAME, not empty"
-        given = _given(request, ("key", "destination"), "the address names nothing", allowed)
+        allowed = f"{path}, or {path}?key=K, {path}?destination=NAME, or {path}?tenant=NAME, not empty"
+        given = _given(request, ("key", "destination", "tenant"), "the address names nothing", allowed)
         if len(given) > 1:
-            raise problem(400, "the address names a key and a destination", allowed)
+            raise problem(400, f"the address names a {' and a '.join(given)}", allowed)
         await self._no_body(request, f"{allowed}: a name is in the address")
-        answer = await self._ask(Pause(path == "/pause", **given))
+        asked = Pause(path == "/pause", **given)
+        answer = await self._ask(asked)
         if answer is Answer.REFUSED:
-            raise problem(reply("pause", answer).status, *self._running.why_not_paused())
+            raise problem(reply("pause", answer).status, *self._running.why_not_paused(asked))
         return json_response(
             reply("pause", answer).status if answer is Answer.UNKNOWN else 200, given | {"state": answer}
         )

@@ -47,9 +47,9 @@ class Listing:
         """A page of remembered events."""
         return await self._page(request, _PARAMETERS_OF_EVENTS, self._view.remembered)
 
-    async def destinations(self, request: Request) -> Response:
-        """A page of named destinations."""
-        return await self._page(request, _PARAMETERS_OF_A_PAGE, self._view.destinations)
+    async def named(self, kinds: str, request: Request) -> Response:
+        """A page of named `destinations`, or of `tenants`."""
+        return await self._page(request, _PARAMETERS_OF_A_PAGE, getattr(self._view, kinds))
 
     async def status(self, request: Request) -> Response:
         """The store in figures: counted for one request at a time, as it takes a second for ten million messages."""

@@ -3,8 +3,8 @@
 Counters and histograms start with the process, and the engine keeps them. For a scrape the engine looks through the
 messages in memory, and counts the waiting messages in the store, up to `MOST`. A scrape takes at most some 0.1 s, and
 some 0.05 s more with a thousand named destinations. It holds up no message.
-No label has a key or an id. The first thousand named destinations have series of their own, and all others have one as
-`other`. So the number of time series is bounded.
+No label has a key or an id. The first thousand named destinations have series of their own, and so have tenants; all
+others have one as `other`. So the number of time series is bounded.
 """
 
 import time
@@ -31,7 +31,7 @@ from tickwheel.delivery.sight.status import count_paused_keys, sizes_of
 
 MOST: Final = 250_000
 NAMED: Final = 1_000
-"""How many destinations have time series of their own."""
+"""How many destinations have time series of their own, and how many tenants."""
 WINDOWS_MS: Final = {"1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}
 
 _Buckets: TypeAlias = tuple[list[int], list[int], int]
@@ -50,6 +50,7 @@ class EngineCollector(Collector):
     def __init__(self, running: Running, wall_ns: Callable[[], int] = time.time_ns) -> None:
         self._running = running
         self._wall_ns = wall_ns
+        self._tenants: dict[str, None] = {}  # those with time series of their own
 
     def collect(self) -> Iterator[Metric]:
         """Every metric. Errors: `StoreFailed`."""
@@ -59,6 +60,7 @@ class EngineCollector(Collector):
         yield from _sending(measures)
         yield from self._destination(measures)
         yield from self._destinations()
+        yield from self._of_tenants()
         yield from self._waiting(measures)
         yield from self._outboxes()
         yield from self._store(measures)
@@ -118,6 +120,20 @@ class EngineCollector(Collector):
         overdue = [(it["name"], it["overdue_ms"] / 1000) for it in named]
         age = "How long the oldest message without an outcome has been due there."
         yield _labelled(GaugeMetricFamily, "destination_oldest_overdue_seconds", age, "destination", overdue)
+
+    def _of_tenants(self) -> Iterator[Metric]:
+        found, others = self._running.engine.tenant_figures(NAMED, [*self._tenants])
+        sums = dict.fromkeys(self._tenants, (0, 0)) | ({"other": others} if any(others) else {})
+        for it in found:
+            if len(self._tenants) < NAMED:
+                self._tenants[it["name"]] = None
+            name = it["name"] if it["name"] in self._tenants else "other"
+            waiting, overdue = sums.get(name, (0, 0))
+            sums[name] = (waiting + it["waiting"], overdue + it["overdue"])
+        for place, (figure, what) in enumerate((("waiting", "Its"), ("overdue", "Its due"))):
+            values = ((name, each[place]) for name, each in sums.items())
+            text = f"{what} messages in memory without an outcome."
+            yield _labelled(GaugeMetricFamily, f"tenant_{figure}_messages", text, "tenant", values)
 
     def _waiting(self, measures: EngineMeasures) -> Iterator[Metric]:
         yield _labelled(GaugeMetricFamily, "messages", "Messages without an outcome.", "state", measures.states)

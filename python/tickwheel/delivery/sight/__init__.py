@@ -12,6 +12,7 @@ from tickwheel.delivery.sight.events import Remembered, RememberedPage
 from tickwheel.delivery.sight.letters import LetterPage, LetterSeen
 from tickwheel.delivery.sight.messages import Details, Page, Rule, Seen, State
 from tickwheel.delivery.sight.status import InDoubt, KeyInDoubt, StoreStatus
+from tickwheel.delivery.sight.tenants import TenantPage, TenantSeen
 from tickwheel.delivery.sight.view import NoStore, StoreView
 
 __all__ = [
@@ -34,4 +35,6 @@ __all__ = [
     "State",
     "StoreStatus",
     "StoreView",
+    "TenantPage",
+    "TenantSeen",
 ]

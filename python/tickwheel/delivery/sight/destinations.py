@@ -10,7 +10,7 @@ from tickwheel._native import StoreSnapshot
 from tickwheel.delivery.sight.messages import check_limit, with_times
 
 SHOWN: Final = 20
-"""How many a status has."""
+"""How many a status has, and how many busy tenants a page."""
 
 
 class DestinationSeen(msgspec.Struct, frozen=True):

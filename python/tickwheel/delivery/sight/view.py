@@ -19,6 +19,7 @@ from tickwheel.delivery.sight.events import RememberedPage, list_remembered
 from tickwheel.delivery.sight.letters import LetterPage, list_letters
 from tickwheel.delivery.sight.messages import Details, Filter, Page, State, list_messages, show_message
 from tickwheel.delivery.sight.status import StoreStatus, status_of
+from tickwheel.delivery.sight.tenants import TenantFigures, TenantPage, TenantSeen, list_tenants
 
 
 class NoStore(WrongUsage):
@@ -42,10 +43,15 @@ class StoreView:
     ([('tea', None, '2096-10-02T07:06:40.000Z'), ('cake', 'oven', '2096-10-02T07:06:40.500Z')], None)
     """
 
-    def __init__(self, store: str | Path, *, figures: Figures | None = None) -> None:
-        """`figures`: asks the engine that delivers for its destinations, of which it knows more than the store."""
+    def __init__(
+        self, store: str | Path, *, figures: Figures | None = None, tenants: TenantFigures | None = None
+    ) -> None:
+        """`figures`, `tenants`: ask the engine that delivers for its destinations, and for its tenants, of which it
+        knows more than the store.
+        """
         self._store = Path(store)
         self._figures = figures
+        self._of_tenants = tenants
 
     def list(
         self,
@@ -120,6 +126,16 @@ class StoreView:
         """The same for one; `None`: there is none."""
         with _opened(self._store) as db:
             return show_destination(db, self._figures, name)
+
+    def tenants(self, *, limit: int = 100, cursor: str | None = None) -> TenantPage:
+        """A page of the tenants that were set or paused, in the order of their names; and the busiest of all."""
+        with _opened(self._store) as db:
+            return list_tenants(db, self._of_tenants, limit, cursor)
+
+    def tenant(self, name: str) -> TenantSeen | None:
+        """One of them; `None`: it was not set or paused."""
+        found = self.tenants(limit=1, cursor=name).tenants
+        return found[0] if found and found[0].name == name else None
 
     def status(self) -> StoreStatus:
         """The store in figures. O(messages): about a second for ten million, two where dead letters were requeued."""

@@ -242,7 +242,7 @@ def test_a_pause_of_what_is_no_key_is_refused__D16(query: str, served: Served) -
 def test_a_pause_with_a_body_is_refused_as_the_key_is_in_the_address__D16(path: str, served: Served) -> None:
     reply = served.ask("POST", path, {"key": "a"})
     assert (reply.status, reply.body["reason"]) == (400, "there is a body, and this request reads none")
-    assert reply.body["allowed"].endswith("?destination=NAME, not empty: a name is in the address")
+    assert reply.body["allowed"].endswith("?tenant=NAME, not empty: a name is in the address")
     status = served.ask("GET", "/status").body
     assert (status["paused_since"], status["paused_keys"]) == (None, 0)
 

@@ -37,16 +37,19 @@ needs_promtool = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def families(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Sequence[Metric]:
-    """Those of a named destination are of one that was sent to."""
+    """Those of a named destination are of one that was sent to, and those of a tenant of one that is paused."""
     named = Served(tmp_path_factory.mktemp("named"), to=Destination.named())
     try:
         named.ask("PUT", "/destinations/gone", {"url": "http://127.0.0.1:9/"})
         named.ask("POST", "/messages", {"id": "a", "delay_ms": 0, "destination": "gone"})
-        while 'failed_attempts_total{destination="gone"}' not in (text := named.ask("GET", "/metrics").body):
+        named.ask("POST", "/pause?tenant=t")
+        named.ask("POST", "/messages", {"id": "b", "delay_ms": 0, "destination": "gone", "tenant": "t"})
+        wanted = ('failed_attempts_total{destination="gone"}', 'overdue_messages{tenant="t"}')
+        while not all(each in (text := named.ask("GET", "/metrics").body) for each in wanted):
             threading.Event().wait(0.01)
     finally:
         named.close()
-    of_named = {it.name: it for it in text_string_to_metric_families(text) if "destination" in _labels(it)}
+    of_named = {it.name: it for it in text_string_to_metric_families(text) if _labels(it) & {"destination", "tenant"}}
     found = text_string_to_metric_families(served.ask("GET", "/metrics").body)
     return [of_named.get(family.name, family) for family in found]
 
@@ -147,7 +150,7 @@ def test_each_value_of_a_label_is_explained__D15(values: Mapping[str, Mapping[st
     words = set(re.findall(r"`(\w+)`", (ROOT / "docs/metrics.md").read_text()))
     for name, labels in values.items():
         for label, known in labels.items():
-            assert label in ("le", "version", "destination") or known <= words, name
+            assert label in ("le", "version", "destination", "tenant") or known <= words, name
 
 
 @needs_promtool

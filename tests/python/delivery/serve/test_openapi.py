@@ -38,6 +38,8 @@ from tickwheel.delivery.sight import (
     Seen,
     State,
     StoreStatus,
+    TenantPage,
+    TenantSeen,
 )
 from tickwheel.delivery.sinks import Destination
 
@@ -104,6 +106,7 @@ def text_of(operation: Operation) -> bytes:
         ("POST", "/requeue"): {"id": "some"},
         ("POST", "/actions"): {"kind": "cancel", "key": "none"},
         ("PUT", "/destinations/{name}"): {"url": "https://a.example/"},
+        ("PUT", "/tenants/{name}"): {"weight": 2},
     }
     return json.dumps(bodies[operation]).encode() if operation in bodies else b""
 
@@ -167,12 +170,12 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
     known = {
         ("GET", "/messages"): [*listing._PARAMETERS],
         ("GET", "/dead"): [*listing._PARAMETERS_OF_DEAD],
-        ("GET", "/destinations"): [*listing._PARAMETERS_OF_A_PAGE],
+        **{("GET", path): [*listing._PARAMETERS_OF_A_PAGE] for path in ("/destinations", "/tenants")},
         ("DELETE", "/destinations/{name}"): ["messages"],
         ("POST", "/messages"): ["replace", "at_latest_ms"],
         **{(method, "/messages/{id}"): ["key"] for method in ("GET", "DELETE", "PATCH")},
         **{(method, "/message"): ["id", "key"] for method in ("GET", "DELETE", "PATCH")},
-        **{("POST", path): ["key", "destination"] for path in ("/pause", "/resume")},
+        **{("POST", path): ["key", "destination", "tenant"] for path in ("/pause", "/resume")},
         ("POST", "/again"): ["key", "id"],
         ("GET", "/remembered"): [*listing._PARAMETERS_OF_EVENTS],
         ("DELETE", "/remembered"): ["key", "id"],
@@ -210,6 +213,8 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
         ("Status", StoreStatus),
         ("DestinationSeen", DestinationSeen),
         ("DestinationShown", DestinationShown),
+        ("TenantSeen", TenantSeen),
+        ("TenantPage", TenantPage),
     ],
 )
 def test_a_body_has_the_members_of_the_code_and_no_others__D14(schema: str, struct: type) -> None:
@@ -220,8 +225,9 @@ def test_it_has_every_word_that_an_answer_may_have__D7_D14() -> None:
     of_others = {Answer.CONFLICT, Answer.FULL, Answer.PAUSED, Answer.RESUMED, Answer.REMOVED}  # they have their own
     assert set(SCHEMAS["Answer"]["enum"]) == {str(answer) for answer in set(Answer) - of_others}
     assert set(SCHEMAS["Sending"]["properties"]["state"]["enum"]) == {Answer.PAUSED, Answer.RESUMED, Answer.UNKNOWN}
-    told = set(SCHEMAS["StateOfDestination"]["properties"]["state"]["enum"])
-    assert told == {*REPLIES["set_destination"], *REPLIES["remove_destination"]}
+    for kind in ("destination", "tenant"):
+        told = set(SCHEMAS[f"StateOf{kind.capitalize()}"]["properties"]["state"]["enum"])
+        assert told == {*REPLIES[f"set_{kind}"], *REPLIES[f"remove_{kind}"]}
     assert set(SCHEMAS["Tried"]["properties"]["state"]["enum"]) == set(REPLIES["again"])
     assert set(SCHEMAS["State"]["enum"]) == set(State)
     assert set(SCHEMAS["Action"]["properties"]["kind"]["enum"]) == set(ActionKind)
@@ -244,7 +250,10 @@ def test_every_answer_that_it_describes_is_given_and_is_so__D11_D12(
     with serving(tmp_path / "global", order="global") as served:
         told = ("POST", "/pause")
         assert seeing.check(told, served.ask(*told)).status == 200
-        assert seeing.check(told, served.ask("POST", "/pause?key=k")).status == 409
+        for what in ("key", "tenant"):
+            assert seeing.check(told, served.ask("POST", f"/pause?{what}=k")).status == 409
+        told = ("PUT", "/tenants/{name}")
+        assert seeing.check(told, served.ask("PUT", "/tenants/a", {})).status == 409
     with pytest.raises(DeliveryFailed, match="on purpose"):
         ask_one_that_has_failed(tmp_path / "failed", seeing)
 
@@ -363,6 +372,20 @@ def go_through(served: Served, seeing: Seeing) -> None:
     ask("POST", "/resume", 400, at="/resume?key=")
     ask("POST", "/resume", 200)
     ask("PUT", "/destinations/{name}", 409, {"url": "https://a.example/"}, "/destinations/a")
+    ask("PUT", "/tenants/{name}", 201, {"rate": "10/s", "paused": True}, "/tenants/a")
+    ask("PUT", "/tenants/{name}", 200, {"weight": 2}, "/tenants/a")
+    ask("PUT", "/tenants/{name}", 422, {"weight": 0}, "/tenants/a")
+    ask("PUT", "/tenants/{name}", 400, {}, "/tenants/a%20b")
+    assert ask("GET", "/tenants/{name}", 200, at="/tenants/a")["paused"]
+    ask("GET", "/tenants/{name}", 400, at="/tenants/a?x=1")
+    ask("GET", "/tenants", 200)
+    ask("GET", "/tenants", 400, at="/tenants?limit=0")
+    ask("POST", "/pause", 200, at="/pause?tenant=b")
+    ask("POST", "/resume", 200, at="/resume?tenant=b")
+    ask("DELETE", "/tenants/{name}", 200, at="/tenants/a")
+    ask("DELETE", "/tenants/{name}", 400, at="/tenants/a?x=1")
+    for method in ("GET", "DELETE"):
+        ask(method, "/tenants/{name}", 404, at="/tenants/a")
     ask("POST", "/requeue", 404, {"id": "none"})
     ask("POST", "/requeue", 409, {"id": "late"})
     ask("POST", "/requeue", 400, {"key": "k"})

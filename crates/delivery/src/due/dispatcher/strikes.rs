@@ -8,7 +8,7 @@ use crate::due::lanes::Slot;
 use crate::due::strikes::{GROUP, IN_GROUP, LONG_US, Line};
 use crate::due::window::State;
 
-/// What is to be done before a message with strikes can be sent.
+/// The next step before a message with strikes can be sent.
 enum Note {
     /// The first of these was taken back, its key is paused, or its tenant may send nothing: it waits in its queue.
     Gone(Line, Slot, i64),

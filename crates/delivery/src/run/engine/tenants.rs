@@ -2,14 +2,11 @@
 
 use std::cmp::Reverse;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Engine;
 use crate::due::window::State;
 use crate::message::shares::tenant_in;
-
-/// The most tenants in one list.
-const MOST_TENANTS: usize = 1_000;
 
 /// A tenant with messages in memory. It may have more in the store: if memory is full, each has an equal part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,11 +28,11 @@ pub struct TenantSeen {
 }
 
 impl Engine {
-    /// The tenants with the most messages that are due, at most `limit` of them and 1,000. It looks at all messages in memory
-    /// if some have a tenant.
-    pub fn tenant_figures(&self, limit: usize) -> Vec<TenantSeen> {
+    /// At most `limit` tenants: those of `first`, and then those with the most messages that are due. At last how many messages
+    /// of all others wait, and how many of these are due. It looks at all messages in memory if some have a tenant.
+    pub fn tenant_figures(&self, limit: usize, first: &[String]) -> (Vec<TenantSeen>, (u64, u64)) {
         if self.lock_dispatcher().window.named_shares() == 0 {
-            return Vec::new();
+            return (Vec::new(), (0, 0));
         }
         let (now_ms, mut found) = (self.wall_ms(), FxHashMap::<i64, TenantSeen>::default());
         self.look_through_window(|window, entry| {
@@ -51,13 +48,17 @@ impl Engine {
             it.first_due_ms = it.first_due_ms.into_iter().chain([entry.due_ms]).min();
         });
         let mut found: Vec<(i64, TenantSeen)> = found.into_iter().collect();
-        found.sort_unstable_by_key(|(tenant, it)| (Reverse((it.overdue, it.waiting)), *tenant));
-        found.truncate(limit.min(MOST_TENANTS));
+        let first: FxHashSet<&str> = first.iter().map(String::as_str).collect();
+        found.sort_unstable_by_key(|(tenant, it)| {
+            (Reverse((first.contains(it.name.as_str()), it.overdue, it.waiting)), *tenant)
+        });
+        let others = found.split_off(limit.min(found.len()));
+        let others = others.iter().fold((0, 0), |sums, (_, it)| (sums.0 + it.waiting, sums.1 + it.overdue));
         let dispatcher = self.lock_dispatcher();
         let told = found.into_iter().map(|(tenant, it)| {
             let (is_paused, out) = dispatcher.tenant_state(tenant);
             TenantSeen { is_paused, out: out as u64, ..it }
         });
-        told.collect()
+        (told.collect(), others)
     }
 }

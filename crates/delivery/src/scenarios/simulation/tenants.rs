@@ -1,4 +1,4 @@
-//! What the tenants of the messages may do (D24): the settings that the model expects, and the checks of each send.
+//! The settings of tenants that the model expects (D24), and the checks of each send.
 
 use std::collections::BTreeMap;
 

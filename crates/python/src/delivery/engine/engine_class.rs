@@ -18,7 +18,7 @@ use crate::delivery::engine::outcomes::OutcomeReader;
 use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
 use crate::delivery::sinks::destination::Destination;
 use crate::delivery::sinks::sink::PythonSink;
-use crate::delivery::values::destinations::{self, Destinations};
+use crate::delivery::values::destinations::{self, Destinations, Tenants};
 use crate::delivery::values::items;
 use crate::delivery::values::measures::{EngineMeasures, counts_to_python};
 use crate::delivery::values::receipts::{Receipts, gives_answers_of, writes_for};
@@ -242,9 +242,9 @@ impl DeliveryEngine {
         destinations::measures_to_python(py, self.try_ask(py, |engine| engine.destination_measures(most))?)
     }
 
-    /// The busiest tenants, those with most that is due first, at most `limit` and 1,000.
-    fn tenant_figures<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        destinations::tenants_to_python(py, self.ask(py, |engine| engine.tenant_figures(limit))?)
+    /// At most `limit` tenants, those of `first` and then the busiest; at last how much of the others waits, and is due.
+    fn tenant_figures<'py>(&self, py: Python<'py>, limit: usize, first: Vec<String>) -> PyResult<Tenants<'py>> {
+        destinations::tenants_to_python(py, self.ask(py, |engine| engine.tenant_figures(limit, &first))?)
     }
 
     /// How many named destinations are down.

@@ -9,6 +9,9 @@ use tickwheel_delivery::internal::{DestinationCounts, DestinationMeasures, Desti
 /// How many there are, and some of them.
 pub(crate) type Destinations<'py> = (Bound<'py, PyDict>, Vec<Bound<'py, PyDict>>);
 
+/// Some tenants; and of all others, how many messages wait and are due.
+pub(crate) type Tenants<'py> = (Vec<Bound<'py, PyDict>>, (u64, u64));
+
 pub(crate) fn seen_to_python<'py>(
     py: Python<'py>,
     (counts, found): (DestinationCounts, Vec<DestinationSeen>),
@@ -40,9 +43,12 @@ pub(crate) fn measures_to_python<'py>(
     Ok((counts_to_python(py, &counts)?, found.into_iter().map(measured).collect::<PyResult<_>>()?))
 }
 
-pub(crate) fn tenants_to_python(py: Python<'_>, found: Vec<TenantSeen>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+pub(crate) fn tenants_to_python(
+    py: Python<'_>,
+    (found, others): (Vec<TenantSeen>, (u64, u64)),
+) -> PyResult<Tenants<'_>> {
     let seen = |it: TenantSeen| Ok(fields!(py, it, name is_paused: "paused" waiting overdue failing first_due_ms out));
-    found.into_iter().map(seen).collect()
+    Ok((found.into_iter().map(seen).collect::<PyResult<_>>()?, others))
 }
 
 fn counts_to_python<'py>(py: Python<'py>, it: &DestinationCounts) -> PyResult<Bound<'py, PyDict>> {
