@@ -33,7 +33,7 @@ from typing_extensions import Buffer, disjoint_base
 
 from tickwheel.batches import BatchTimer
 from tickwheel.delivery.base.errors import BadRecord
-from tickwheel.delivery.model.entries import Reschedule
+from tickwheel.delivery.model.entries import Event, Reschedule
 from tickwheel.delivery.model.message import Cancel, Message
 from tickwheel.histogram import Histogram
 
@@ -842,7 +842,8 @@ class Delivery:
     `attempt` counts from 1. `redelivered`: it may have arrived before, as a send had no answer or a run crashed (D5).
     `digest`: 128 bits by which a destination knows the message, whatever store it comes from. `first_seq`: the lowest
     `seq` that the message may have been sent with; 0 if another store may have sent it. A digest that came with a lower
-    one is of an earlier message, whose name the store has forgotten.
+    one is of an earlier message, whose name the store has forgotten. `cause`: of a message with `until_event`,
+    `"event"` or `"deadline"`; `event`: name, id and payload of the event that has let it go.
     """
 
     def __new__(
@@ -868,6 +869,10 @@ class Delivery:
     def attempt(self) -> int: ...
     @property
     def redelivered(self) -> bool: ...
+    @property
+    def cause(self) -> str | None: ...
+    @property
+    def event(self) -> dict[str, Any] | None: ...
     @property
     def digest(self) -> bytes: ...
     @property
@@ -910,6 +915,8 @@ class Answer(StrEnum):
     TRIED = "tried"
     REFUSED = "refused"
     REMOVED = "removed"
+    FULL = "full"
+    LET_GO = "let_go"
 
 OPERATIONS: Final[dict[str, tuple[list[str], dict[Answer, tuple[int, int, str]]]]]
 """By name: its requests over HTTP, and for each answer the HTTP status, the exit code and a sentence."""
@@ -943,7 +950,7 @@ class Records:
     bad_count: Final[int]
     """How many can't be used."""
 
-    def to_list(self) -> list[Message | Cancel | Reschedule | BadRecord]: ...
+    def to_list(self) -> list[Message | Cancel | Reschedule | Event | BadRecord]: ...
     def places(self) -> list[tuple[str, int, bytes | None] | None]: ...
     def to_hand_off(self) -> bytes: ...
 
@@ -955,8 +962,8 @@ class Receipt:
     """Id, key and due time of a single record that is not bad. The due time is that on disk, as text, if it waits."""
 
     def answers(self) -> list[Answer | BadRecord]: ...
-    def rows(self) -> list[tuple[int, str, Answer | BadRecord]]:
-        """The same, each with its line and its operation."""
+    def rows(self) -> list[tuple[int, str, Answer | BadRecord, int | None]]:
+        """The same, each with its line, its operation, and how many messages it has let go if it is an event."""
 
 @final
 class NdjsonLines:
@@ -1105,7 +1112,8 @@ class StoreSnapshot:
         tenant: str | None,
         limit: int,
         bytes: int,  # noqa: A002
-    ) -> list[tuple[int, int, str, int, str, str, bytes, str | None, str | None]]: ...
+    ) -> list[tuple[int, int, str, int, str, str, bytes, str | None, str | None, str | None]]: ...
+    def remembered(self, key: str | None, after_n: int, limit: int) -> tuple[list[dict[str, Any]], int | None]: ...
     def unwritten_letters(self) -> int: ...
     def actions(self, id: str | None) -> list[dict[str, Any]]: ...  # noqa: A002
     def destinations(self, first: str, limit: int) -> list[tuple[str, str]]: ...

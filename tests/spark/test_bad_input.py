@@ -283,7 +283,7 @@ def test_rows_and_names_of_any_kind_are_messages_or_dead_letters_and_end_nothing
     assert all(letter.allowed for letter in dead)
 
 
-def test_a_recurring_message_is_a_dead_letter_that_says_where_to_put_it__S2_D2_D19(
+def test_what_belongs_to_one_store_is_a_dead_letter_that_says_where_to_put_it__S2_D2_D19_D22(
     deliver: Deliver, lent: None
 ) -> None:
     Path("in").mkdir()
@@ -291,16 +291,22 @@ def test_a_recurring_message_is_a_dead_letter_that_says_where_to_put_it__S2_D2_D
     beat = f'{{"id": "beat", "key": "k", "every": 60000, "due": {due_ms}, "payload": 1}}'
     Path("in", "a.ndjson").write_text(f'{{"id": "a", "due": {DUE}}}\n{beat}\n')
     Path("in", "b.csv").write_text("id,cron,tz\nat nine,0 9 * * *,UTC\n")
+    waits = f'{{"id": "waits", "key": "k", "due": {due_ms}, "until_event": ["paid"], "payload": 1}}'
+    event = '{"id": "e", "key": "k", "op": "event", "event": "paid"}'
+    Path("in", "c.ndjson").write_text(f"{waits}\n{event}\n")
     ended = deliver()
     assert ended.exit_code == 1, ended.output
     assert ids("spark") == Counter(["a"])
     allowed = (
         "messages with due or delay_ms; give others to the store of a deliverer, by POST /messages of tickwheel serve"
     )
-    at_nine, of_beat = sorted(letters("spark"), key=lambda it: it[0] == "a.ndjson")
-    for letter, source, line in (of_beat, "a.ndjson", 2), (at_nine, "b.csv", 2):
-        assert letter[:4] == (source, line, "a recurring message does not go through Spark", allowed)
-    assert json.loads(str(of_beat[4])) == json.loads(beat)
+    found = sorted(letters("spark"), key=lambda it: it[:2])
+    recurring, waiting = "a recurring message", "a message with until_event"
+    told = (("a.ndjson", 2, recurring), ("b.csv", 2, recurring), ("c.ndjson", 1, waiting), ("c.ndjson", 2, "an event"))
+    for letter, (source, line, what) in zip(found, told, strict=True):
+        assert letter[:4] == (source, line, f"{what} does not go through Spark", allowed)
+    for place, record in (0, beat), (2, waits), (3, event):
+        assert json.loads(str(found[place][4])) == json.loads(record)
 
 
 def shaped(**other: object) -> Callable[[Path], object]:
@@ -393,7 +399,7 @@ def test_a_store_of_another_format_is_refused_in_the_same_words_by_both_engines_
     assert [result.exit_code for result in results] == [2, 2]
     assert results[0].output == results[1].output
     words = " ".join(results[0].output.split())
-    assert "s.db is a store of format 99, and this tickwheel reads and writes format 10 alone: deliver its" in words
+    assert "s.db is a store of format 99, and this tickwheel reads and writes format 11 alone: deliver its" in words
     assert Path("s.db").read_bytes() == before
     assert not Path("s.db.checkpoint").exists()
 

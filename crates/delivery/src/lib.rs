@@ -97,6 +97,7 @@ pub use base::summary::Summary;
 pub use due::dispatcher::Event;
 pub use group::items::{Answer, Receipt};
 pub use message::Message;
+pub use message::events::KeyEvent;
 pub use message::named::{NamedBody, NamedSettings, TenantSettings};
 pub use message::recurrence::Missed;
 pub use run::threads::Observer;

@@ -10,7 +10,7 @@ mod exported;
 /// What a Rust program gets. Another name in this list is a promise to keep it.
 #[test]
 fn delivery_shows_these_names_alone() {
-    let known = "Answer BadRecord Deliverer Delivery DeliveryError Destination Event Letter Message Missed NamedBody NamedSettings Observer \
+    let known = "Answer BadRecord Deliverer Delivery DeliveryError Destination Event KeyEvent Letter Message Missed NamedBody NamedSettings Observer \
                  OpenOptions \
                  Receipt Reply ReplySink SharedWebhook Sink StoreError Summary SyncFn TenantSettings Verdict Verdicts Webhook";
     assert_eq!(names("lib.rs").join(" "), known);
@@ -20,12 +20,12 @@ fn delivery_shows_these_names_alone() {
 #[test]
 fn the_bindings_use_these_names_of_the_inside_alone() {
     let known = "ANSWERS ActionKind ActionSeen Allowed Answers AroundFn ArrowRows ArrowStream BOUNDS_US Block Body Bounds Cancel \
-                 Cause Checked Columns Completion Csv DestinationCounts DestinationMeasures DestinationSeen Digest DueClock Ended \
+                 Cause Checked Columns Completion Csv DestinationCounts DestinationMeasures DestinationSeen Digest DueClock EVENT Ended \
                  Engine Extras FUNCTION_THREADS Failing Fields Filter Histogram Incoming Item Kept LONGEST_REASON LineWriter \
                  MAX_DUE_MS MAX_PAYLOAD MISSED MOST_FUNCTION_THREADS MOST_PAUSED_KEYS Ndjson OPERATIONS OTHER_CONTENT OpenSink \
-                 Opened Origin Other Outcome OutcomeFeed Ownership PARTITIONS PageOf Parsed Payload Progress Rate Request \
+                 Opened Origin Other Outcome OutcomeFeed Ownership PARTITIONS PageOf Parsed Payload Progress REMEMBER_MS Rate Remembered Request \
                  Reschedule Retry Running SETTINGS SPARE_FUNCTION_THREADS Schema Seen SendLog Sent Settings Snapshot Stop \
-                 SystemWallTime TZ TenantChange TenantSeen Ticket Value WallTime backup batches beside_webhooks check check_destination check_name \
+                 SystemWallTime TZ TenantChange TenantSeen Ticket UNTIL_EVENT Value WallTime backup batches beside_webhooks check check_destination check_name \
                  check_tenant check_traceparent checked checked_destination checked_tenant compact cut due_from_digits_or_text has_dictionaries \
                  is_open_here not_json on_one_line owners_of read_hand_off restore rfc_3339 store_is_open with_commas \
                  write_stream write_text";

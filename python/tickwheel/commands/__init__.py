@@ -17,7 +17,7 @@ from tickwheel import __version__
 from tickwheel._printable import logger_of, printable
 from tickwheel._stopping import exit_code, stopped_by
 from tickwheel.commands.analyze import analyze
-from tickwheel.commands.control import again, cancel, pause, requeue, reschedule, resume
+from tickwheel.commands.control import again, cancel, event, forget_event, pause, requeue, reschedule, resume
 from tickwheel.commands.deliver import deliver
 from tickwheel.commands.destinations import destinations
 from tickwheel.commands.outbox import outbox
@@ -25,7 +25,7 @@ from tickwheel.commands.playback import playback
 from tickwheel.commands.printing import say, say_lines
 from tickwheel.commands.report import report
 from tickwheel.commands.serve import serve
-from tickwheel.commands.sight import dead, list_, show, status
+from tickwheel.commands.sight import dead, list_, remembered, show, status
 from tickwheel.commands.simulate import simulate
 from tickwheel.commands.spark_submit import spark_submit
 from tickwheel.commands.store import store
@@ -102,8 +102,11 @@ for _command in (
         show,
         status,
         dead,
+        remembered,
         cancel,
         reschedule,
+        event,
+        forget_event,
         requeue,
         again,
         pause,

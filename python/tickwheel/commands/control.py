@@ -1,4 +1,4 @@
-"""`tickwheel cancel`, `reschedule`, `requeue`, `again`, `pause`, `resume`: steer a store, or a server.
+"""`tickwheel cancel`, `reschedule`, `event`, `requeue`, `again`, `pause` and so on: steer a store, or a server.
 
 TARGET is the file of --store while nothing delivers from it, or the address of a server. Exit code 1: it was too late.
 """
@@ -12,6 +12,7 @@ from functools import wraps
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NoReturn
+from uuid import uuid4
 
 import click
 
@@ -55,7 +56,7 @@ def targeted(command: Callable[..., None], target_is: str = _TARGET) -> click.Co
             command(target, access, **options)
 
     text = f"{inspect.getdoc(command)}\n\n{target_is}"
-    return click.command(command.__name__.rstrip("_"), help=text)(run)
+    return click.command(command.__name__.rstrip("_").replace("_", "-"), help=text)(run)
 
 
 _of_one = together(
@@ -136,6 +137,58 @@ def reschedule(
     due_ms = due if due is not None else due_ms_of(None, delay)
     with closing(control_of(target, access)) as control:
         _say(id_, "reschedule", control.ask(Reschedule(id_, key, due_ms)))
+
+
+@targeted
+@click.argument("name", metavar="NAME")
+@click.option("--key", metavar="KEY", required=True, callback=full_text, help="The key of the messages that wait.")
+@click.option(
+    "--id",
+    "id_",
+    metavar="ID",
+    callback=full_text,
+    help="The id of the event. A repeat needs the same one. [default: a new one]",
+)
+@click.option("--payload", metavar="JSON", help="What the receivers of the messages get with it.")
+@click.option(
+    "--remember",
+    metavar="DURATION",
+    type=Duration("ms"),
+    help="How long it also lets go messages that come later, as 1h.",
+)
+def event(
+    target: str,
+    access: dict[str, Any],
+    name: str,
+    key: str,
+    id_: str | None,
+    payload: str | None,
+    remember: float | None,
+) -> None:
+    """Let go the messages of a key that wait for the event NAME: they are due now.
+
+    The id of the event is printed. The same event again, with the same id, lets nothing go, and has its first count.
+    """
+    import msgspec
+
+    from tickwheel.delivery.model.entries import Event
+
+    id_ = id_ or str(uuid4())
+    given = None if payload is None else msgspec.Raw(payload.encode())
+    happened = Event(id_, key, name, given, None if remember is None else round(remember))
+    with closing(control_of(target, access)) as control:
+        say(f"{id_}: let go {control.event(happened):,}")
+
+
+@targeted
+@click.option("--key", metavar="KEY", required=True, callback=full_text, help="The key of the event.")
+@click.option("--id", "id_", metavar="ID", required=True, callback=full_text, help="The id of the event.")
+def forget_event(target: str, access: dict[str, Any], key: str, id_: str) -> None:
+    """Remember an event no more: it lets go no further message."""
+    from tickwheel.delivery.model.entries import ForgetEvent
+
+    with closing(control_of(target, access)) as control:
+        _say(id_, "forget_event", control.ask(ForgetEvent(id_, key)))
 
 
 @targeted

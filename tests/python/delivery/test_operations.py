@@ -13,7 +13,7 @@ from tickwheel.delivery.model.operations import REPLIES, reply
 
 ROOT = Path(__file__).parents[3]
 API = yaml.safe_load((ROOT / "docs/openapi.yaml").read_text("utf-8"))
-HAS_A_REASON = {Answer.CONFLICT}  # they are told as an error, with `reason` and `allowed`
+HAS_A_REASON = {Answer.CONFLICT, Answer.FULL}  # they are told as an error, with `reason` and `allowed`
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

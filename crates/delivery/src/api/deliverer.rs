@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::base::error::{BadRecord, DeliveryError};
 use crate::base::summary::Summary;
-use crate::group::items::{Answer, Item};
+use crate::group::items::{Answer, Answers, Item};
 use crate::message::columns::Columns;
 use crate::message::fields::Schema;
 use crate::run::threads::Running;
@@ -117,8 +117,11 @@ impl Deliverer {
     }
 
     fn ask(&self, item: Item) -> Result<Answer, DeliveryError> {
-        let answers = self.running.engine().submit(vec![item])?.wait(None).expect("it waits without a time-out")?;
-        Ok(answers.given[0])
+        Ok(self.answers(item)?.given[0])
+    }
+
+    fn answers(&self, item: Item) -> Result<Answers, DeliveryError> {
+        self.running.engine().submit(vec![item])?.wait(None).expect("it waits without a time-out")
     }
 }
 

@@ -46,8 +46,12 @@ pub struct Summary {
     pub cancels_too_late: u64,
     /// Cancels for a message that has not come.
     pub cancels_unknown: u64,
-    /// Messages whose name was known with other content.
+    /// Messages, or events, whose name was known with other content.
     pub conflicts: u64,
+    /// Events that came, each once.
+    pub events: u64,
+    /// Messages that they have let go.
+    pub let_go: u64,
 }
 
 impl Summary {
@@ -71,5 +75,7 @@ impl Summary {
         self.reschedules_too_late += other.reschedules_too_late;
         self.cancels_too_late += other.cancels_too_late;
         self.conflicts += other.conflicts;
+        self.events += other.events;
+        self.let_go += other.let_go;
     }
 }

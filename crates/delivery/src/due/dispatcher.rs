@@ -115,6 +115,10 @@ pub(crate) struct Dead {
     pub(crate) body: Body,
 }
 
+/// The message is due, or may have been sent.
+#[derive(Debug)]
+pub(crate) struct TooLate;
+
 /// The facts about a message that is taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TakenBack {
@@ -359,6 +363,20 @@ impl Dispatcher {
                 TakenBack::Taken { attempts, counted, strikes, redelivered, share }
             }
         }
+    }
+
+    /// Takes a message out of memory, to be admitted anew at another place. `Err`: it is due, or may have been sent.
+    pub(crate) fn take_out(&mut self, seq: i64) -> Result<Option<Body>, TooLate> {
+        let Some(slot) = self.window.find(seq) else { return Ok(None) };
+        let entry = self.window.entry(slot);
+        let is_waiting = matches!(entry.state, State::Uncommitted | State::Waiting | State::Leaving);
+        if !is_waiting || entry.attempts > 0 || entry.may_have_arrived() || entry.was_sent {
+            return Err(TooLate);
+        }
+        let body = entry.body.clone();
+        self.window.end(slot, Outcome::Moved);
+        self.forget([seq]);
+        Ok(body)
     }
 
     /// The state and outcome of a message in memory, and how often it was tried.

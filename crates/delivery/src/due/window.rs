@@ -203,9 +203,15 @@ impl Window {
         self.lane_numbers.get(&number).copied()
     }
 
-    /// Takes in a message that was just accepted. Returns its slot if it comes into memory. Messages that left memory
+    /// Takes in a message that was just accepted, or let go by an event. Returns its slot if it comes into memory. Messages that left memory
     /// to make room are added to `gone`.
-    pub(crate) fn admit(&mut self, row: WaitingRow, partition: u8, body: Body, gone: &mut Vec<Gone>) -> Option<Slot> {
+    pub(crate) fn admit(
+        &mut self,
+        row: WaitingRow,
+        partition: u8,
+        body: Option<Body>,
+        gone: &mut Vec<Gone>,
+    ) -> Option<Slot> {
         let position = (row.due_ms, row.seq);
         let share = self.open_share(row.share);
         if !self.is_read(share, position) {
@@ -231,7 +237,7 @@ impl Window {
                 return None;
             }
         }
-        let slot = self.add(row, Some(body), true);
+        let slot = self.add(row, body, true);
         self.entry_mut(slot).partition = partition;
         Some(slot)
     }

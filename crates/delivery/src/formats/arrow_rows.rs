@@ -71,7 +71,11 @@ impl ArrowRows<'_> {
                     let record = self.keeps_origin.then(|| self.shown(batch, at).into());
                     Parsed::Bad(bad, origin(record))
                 }
-                read => Parsed::of(read, self.keeps_origin, || origin(None)),
+                read => {
+                    let is_event = matches!(read, Ok(Request::Event(_))); // it may become a dead letter
+                    let record = (is_event && self.keeps_origin).then(|| self.shown(batch, at).into());
+                    Parsed::of(read, self.keeps_origin, || origin(record))
+                }
             }
         })
     }

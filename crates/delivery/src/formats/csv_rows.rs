@@ -2,7 +2,7 @@
 //!
 //! - The header names the columns. A row has as many cells as the header. A header that can't be used is one bad record,
 //!   and no row is read.
-//! - An empty cell is absent, except in a payload. In a cancel or a reschedule, every empty cell is absent.
+//! - An empty cell is absent, except in a payload. In a cancel, a reschedule or an event, every empty cell is absent.
 //! - A payload of JSON stays unchanged. Any other payload becomes a JSON string. If a file has both columns,
 //!   `payload` and `payload_base64`, an empty cell in one of them is absent.
 //! - Digits in `due` are epoch milliseconds. If there is no payload, the other columns make up the payload, as text.
@@ -18,7 +18,7 @@ use crate::base::json::{Refused, json_or_text, value_of, write_text};
 use crate::formats::csv_split::CsvSplit;
 use crate::formats::lines::Block;
 use crate::formats::ndjson::number_of;
-use crate::message::columns::{MISSED, TZ, VALUES};
+use crate::message::columns::{EVENT, MISSED, REMEMBER_MS, TZ, UNTIL_EVENT, VALUES};
 use crate::message::fields::{Fields, Payload, Schema, Value};
 use crate::message::incoming::Origin;
 use crate::message::parsed::Parsed;
@@ -67,8 +67,8 @@ impl CsvHeader {
         let [id, key, due, delay_ms, expires, op, mut base64, traceparent, every, cron, destination, tenant] =
             parts.map(cell);
         let mut payload = cell(*payload);
-        let has_no_payload = matches!(op, Some("cancel" | "reschedule"));
-        if has_no_payload {
+        let is_control = matches!(op, Some("cancel" | "reschedule" | "event"));
+        if is_control {
             payload = payload.filter(|cell| !cell.is_empty());
             base64 = base64.filter(|cell| !cell.is_empty());
         } else if base64 == Some("") && payload.is_some() {
@@ -81,9 +81,12 @@ impl CsvHeader {
             Refused::Syntax(text) => BadRecord::new(text, "JSON, or text"),
         })?;
         let others = others.iter().map(|at| (names[*at].as_str(), cells[*at].as_str()));
-        // In a file with rules, rows that do not recur leave these cells empty.
+        // In a file with rules or events, the other rows leave these cells empty.
         let has_rules = every.is_some() || cron.is_some();
-        let is_left_out = |name: &str| has_no_payload || has_rules && [TZ, MISSED].contains(&name);
+        let is_left_out = |name: &str| {
+            let of_events = name == UNTIL_EVENT || op.is_some() && [EVENT, REMEMBER_MS].contains(&name);
+            is_control || of_events || has_rules && [TZ, MISSED].contains(&name)
+        };
         let others = others.filter(|(name, cell)| !cell.is_empty() || !is_left_out(name)).map(|(name, cell)| {
             let mut json = Vec::with_capacity(cell.len() + 2);
             write_text(&mut json, cell);

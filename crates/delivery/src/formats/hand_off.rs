@@ -81,7 +81,7 @@ pub fn write_stream(items: &[Parsed]) -> Vec<u8> {
     fn payload_of(item: &Parsed) -> Option<&[u8]> {
         match item {
             Parsed::Message(incoming) => Some(incoming.message.body.payload()),
-            Parsed::Cancel(..) | Parsed::Reschedule(..) => None,
+            Parsed::Cancel(..) | Parsed::Reschedule(..) | Parsed::Event(..) => None,
             Parsed::Bad(_, origin) => Some(origin.record()),
         }
     }
@@ -89,7 +89,7 @@ pub fn write_stream(items: &[Parsed]) -> Vec<u8> {
         match item {
             Parsed::Message(incoming) => Some(incoming.message.due_ms),
             Parsed::Reschedule(to, _) => Some(to.due_ms),
-            Parsed::Cancel(..) | Parsed::Bad(..) => None,
+            Parsed::Cancel(..) | Parsed::Event(..) | Parsed::Bad(..) => None,
         }
     }
     let items: Vec<_> = items.iter().map(letter_if_it_stays).collect();
@@ -100,13 +100,13 @@ pub fn write_stream(items: &[Parsed]) -> Vec<u8> {
             Parsed::Message(incoming) => Some(incoming.message.body.id()),
             Parsed::Cancel(cancel, _) => Some(&cancel.id),
             Parsed::Reschedule(to, _) => Some(&to.id),
-            Parsed::Bad(..) => None,
+            Parsed::Event(..) | Parsed::Bad(..) => None,
         }),
         texts(&items, |item| match item {
             Parsed::Message(incoming) => incoming.message.body.key(),
             Parsed::Cancel(cancel, _) => cancel.key.as_deref(),
             Parsed::Reschedule(to, _) => to.key.as_deref(),
-            Parsed::Bad(..) => None,
+            Parsed::Event(..) | Parsed::Bad(..) => None,
         }),
         Arc::new(items.iter().copied().map(due_ms).collect::<Int64Array>()),
         Arc::new(messages().map(|it| it.and_then(|it| it.delay_ms)).collect::<Float64Array>()),
@@ -132,16 +132,20 @@ pub fn write_stream(items: &[Parsed]) -> Vec<u8> {
     writer.into_inner().expect("memory takes it")
 }
 
-/// A dead letter, if the message recurs.
+/// A dead letter, if the message recurs or waits for an event, or if it is an event: these belong to one store.
 fn letter_if_it_stays(item: &Parsed) -> Cow<'_, Parsed> {
+    let letter = |what: &str, origin| {
+        let allowed = "messages with due or delay_ms; give others to the store of a deliverer, by POST /messages of tickwheel serve";
+        Cow::Owned(Parsed::Bad(BadRecord::new(format!("{what} does not go through Spark"), allowed), origin))
+    };
     match item {
-        Parsed::Message(incoming) if incoming.message.recurs() => {
-            let allowed = "messages with due or delay_ms; give others to the store of a deliverer, by POST /messages of tickwheel serve";
-            let bad = BadRecord::new("a recurring message does not go through Spark", allowed);
-            let place = incoming.origin.as_ref().map_or(("".into(), 0), |it| (Arc::clone(&it.source), it.line));
-            let record = Some(record_of_incoming(incoming).into());
-            Cow::Owned(Parsed::Bad(bad, Origin { source: place.0, line: place.1, record }))
+        Parsed::Message(incoming) if incoming.message.recurs() || incoming.message.body.until().is_some() => {
+            let what = if incoming.message.recurs() { "a recurring message" } else { "a message with until_event" };
+            let (source, line) =
+                incoming.origin.as_ref().map_or(("".into(), 0), |it| (Arc::clone(&it.source), it.line));
+            letter(what, Origin { source, line, record: Some(record_of_incoming(incoming).into()) })
         }
+        Parsed::Event(_, origin) => letter("an event", origin.clone()),
         _ => Cow::Borrowed(item),
     }
 }
@@ -151,7 +155,7 @@ fn partition_of_item(item: &Parsed) -> u8 {
         Parsed::Message(incoming) => partition_of_incoming(incoming),
         Parsed::Cancel(cancel, _) => partition_of_name(cancel.key.as_deref(), &cancel.id),
         Parsed::Reschedule(to, _) => partition_of_name(to.key.as_deref(), &to.id),
-        Parsed::Bad(_, origin) => (origin.line % u64::from(PARTITIONS)) as u8,
+        Parsed::Event(_, origin) | Parsed::Bad(_, origin) => (origin.line % u64::from(PARTITIONS)) as u8,
     }
 }
 

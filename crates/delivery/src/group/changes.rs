@@ -14,6 +14,7 @@ use crate::message::fields::{Request, Schema, Value};
 use crate::message::incoming::{Incoming, lane_of};
 use crate::message::partition::partition_of_name;
 use crate::message::recurrence::NEVER_MS;
+use crate::message::until::Cause;
 use crate::message::{Cancel, Message, Reschedule};
 use crate::store::{Attempts, CRASHED, Filter, Known, Outcome, PAUSED, Position, Result, WaitingRow};
 
@@ -98,7 +99,8 @@ impl Group<'_> {
     /// Gives another due time to a message that was taken back.
     pub(super) fn move_to(&mut self, known: &Known, due_ms: i64, left: &Left) -> Result<()> {
         let tried = left.tried.as_ref();
-        let (seq, message) = self.store.move_to(known, due_ms, tried)?;
+        let is_decided = known.due_ms <= self.now_ms || left.redelivered || tried.is_some();
+        let (seq, message) = self.store.move_to(known, due_ms, tried, is_decided)?;
         self.store.move_occurrence(known.seq, seq)?;
         self.taken_back.push((known.seq, Some(seq)));
         self.finish(&[self.done(known.seq, known.due_ms, Outcome::Moved)])?;
@@ -140,11 +142,12 @@ impl Group<'_> {
         message.body = message.body.with(|extras| (extras.latest_ms, extras.again) = (latest_ms, again));
         let Some(known) = known else {
             let (digest, lane) = (put.digest, put.lane);
+            let put = Incoming { message, digest, content, lane, origin: None, redelivered: false, moved_to_ms: None };
             let mut answers = Vec::new();
-            self.accept(
-                vec![Incoming { message, digest, content, lane, origin: None, redelivered: false, moved_to_ms: None }],
-                &mut answers,
-            )?;
+            if self.is_full(&put, &mut Vec::new(), &mut answers)? {
+                return Ok((Answer::Full, None));
+            }
+            self.accept(vec![put], &mut answers)?;
             return Ok((answers[0], due_ms));
         };
         let seq = self.store.write_again(&message, content)?;
@@ -158,6 +161,7 @@ impl Group<'_> {
             self.counts.accepted += 1;
             Answer::Accepted
         };
+        let message = self.let_go_at_once(seq, message)?;
         self.admit_again(seq, message.clone(), false, None)?;
         if recurs {
             self.begin_recurring(seq, &message.body)?;
@@ -175,7 +179,7 @@ impl Group<'_> {
     /// `Requeued`: the dead letter is a message again. `Refused`: its destination is not set. `None`: its record is gone,
     /// `filter` does not match, or the message was submitted again since then.
     pub(super) fn requeue_letter(&mut self, seq: i64, filter: Option<&Filter>) -> Result<Option<Answer>> {
-        let Some((record, reason)) = self.store.letter(seq)? else { return Ok(None) };
+        let Some((record, reason, event)) = self.store.letter(seq)? else { return Ok(None) };
         let Some(mut message) = read_again(&record, self.now_ms) else { return Ok(None) };
         let takes = |it: &Filter| it.takes_due(message.due_ms) && it.takes_body(Some(&message.body));
         let Some(known) = self.store.find(message.key(), message.id())?.filter(|known| known.seq == seq) else {
@@ -189,7 +193,18 @@ impl Group<'_> {
         };
         self.store.drop_letter(seq)?;
         let (again, first) = self.store.numbers_of(seq)?;
-        message.body = message.body.with(|extras| extras.share = share).numbered(again, first);
+        let cause = match (event.as_deref(), message.key()) {
+            (Some(""), _) if message.due_ms <= self.now_ms => Cause::Deadline,
+            (Some(data), Some(key)) if !data.is_empty() => Cause::Event(self.store.put_data(key, data)?, data.into()),
+            _ => Cause::Open,
+        };
+        message.body = message.body.with(|extras| {
+            extras.share = share;
+            if let Some(until) = &mut extras.until {
+                until.cause = cause;
+            }
+        });
+        message.body = message.body.numbered(again, first);
         let seq = self.store.write_again(&message, known.content)?;
         self.counts.accepted += 1;
         self.counts.requeued += 1;
@@ -198,6 +213,7 @@ impl Group<'_> {
             self.begin_recurring(seq, &message.body)?;
             return Ok(Some(Answer::Requeued));
         }
+        let message = self.let_go_at_once(seq, message)?;
         // A message that ended the process each time goes out with care.
         let strikes = if reason.ends_with(CRASHED) { IN_GROUP } else { 0 };
         let struck = Attempts { strikes, ..Attempts::none(seq, share) };
@@ -229,7 +245,7 @@ impl Group<'_> {
             share,
             ..WaitingRow::untried(due_ms, seq, lane, size)
         };
-        self.admit(&[(row, partition_of_name(message.key(), message.id()), message.body)])
+        self.admit(&[(row, partition_of_name(message.key(), message.id()), Some(message.body))], false)
     }
 
     /// Takes a message back, so that it does not go out, or returns why it is too late. The caller then finishes its

@@ -155,12 +155,13 @@ impl Group<'_> {
             }
         }
         let messages = self.store.bodies(&done.iter().map(|it| it.seq).collect::<Vec<_>>())?;
+        let mut letters = Vec::with_capacity(done.len());
         for it in &done {
             let message = &messages[&it.seq];
             let name = message.body.destination().unwrap_or_default();
             let reason = format!("its destination {name} was removed");
             self.ended.push(Arc::new(Ended::of(it, &message.body, Some(&reason))));
-            self.letters.push(Letter {
+            letters.push(Letter {
                 source: "delivery".to_owned(),
                 line: it.seq,
                 reason,
@@ -168,6 +169,7 @@ impl Group<'_> {
                 record: record_of(message),
             });
         }
+        self.store.put_letters(&letters, self.now_ms)?; // before they have their outcome, which ends what they wait for
         self.finish(&done)?;
         self.taken_back.extend(done.iter().map(|it| (it.seq, None)));
         self.counts.dead_letters += done.len() as u64;

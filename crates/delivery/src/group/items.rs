@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::base::error::{BadRecord, DeliveryError};
 use crate::base::sync::{Condvar, Mutex};
-use crate::message::incoming::Incoming;
+use crate::message::events::Event;
+use crate::message::incoming::{Incoming, Origin};
 use crate::message::parsed::Parsed;
 use crate::message::{Cancel, Reschedule, name_size};
 use crate::store::{ActionKind, Filter, Letter, Progress};
@@ -34,6 +35,20 @@ pub enum Item {
     Cancel(Cancel),
     /// A message that gets another due time.
     Reschedule(Reschedule),
+    /// An event, which lets go the messages of its key that wait for it. `origin`: where it was read.
+    Event {
+        /// The event.
+        event: Event,
+        /// Where it was read, if it was read from an input.
+        origin: Option<Origin>,
+    },
+    /// An event that is remembered no more.
+    Forget {
+        /// Its key.
+        key: String,
+        /// Its id.
+        id: String,
+    },
     /// An action on many messages: cancel them, or try them again.
     Act {
         /// The name of this action.
@@ -120,6 +135,7 @@ impl From<Parsed> for Item {
             Parsed::Message(incoming) => Self::Put(incoming),
             Parsed::Cancel(cancel, _) => Self::Cancel(cancel),
             Parsed::Reschedule(reschedule, _) => Self::Reschedule(reschedule),
+            Parsed::Event(event, origin) => Self::Event { event, origin: Some(origin) },
             Parsed::Bad(bad, origin) => Self::Letter(Letter {
                 source: origin.source.to_string(),
                 line: origin.line as i64,
@@ -141,6 +157,7 @@ impl Item {
             | Self::Reschedule(Reschedule { id, key, .. })
             | Self::Requeue { id, key }
             | Self::Look { id, key } => 100 + name_size(key.as_deref(), id),
+            Self::Forget { key, id } => 100 + name_size(Some(key), id),
             Self::Pause { key, .. } => 100 + name_size(key.as_deref(), ""),
             Self::Again(Failing::Key(name) | Failing::Message(name)) => 100 + name_size(None, name),
             Self::SetDestination { name, settings }
@@ -149,6 +166,7 @@ impl Item {
             | Self::PauseDestination { name, .. }
             | Self::ChangeTenant { name, .. } => 100 + name.len(),
             Self::Act { id, filter, .. } => 100 + id.len() + filter.size(),
+            Self::Event { event, .. } => 100 + event.size(),
             Self::Progress(it) => 100 + it.source.len(),
         }
     }
@@ -198,6 +216,10 @@ pub enum Answer {
     Refused,
     /// The destination is removed.
     Removed,
+    /// Too many messages of its key wait for an event.
+    Full,
+    /// The event is on disk. The messages that waited for it are due now.
+    LetGo,
 }
 
 /// The answers to items that were submitted together. They come once all items are on disk.
@@ -300,6 +322,8 @@ pub struct Answers {
     pub given: Vec<Answer>,
     /// The due times of replacements: the place of the answer, and milliseconds since 1970.
     pub due_ms: Vec<(usize, i64)>,
+    /// How many messages each event has let go: the place of the answer, and the count.
+    pub let_go: Vec<(usize, u32)>,
 }
 
 /// A function that gets the answers. The writer's thread calls it once, so it must be quick.

@@ -4,6 +4,7 @@ mod again;
 mod bulk;
 mod changes;
 mod destinations;
+mod events;
 pub(crate) mod items;
 pub(crate) mod loader;
 mod next_occurrence;
@@ -53,6 +54,8 @@ pub(super) struct Group<'a> {
     /// Messages in memory that go on the timer after the commit.
     pub(super) admitted: Vec<(Slot, i64)>,
     pub(super) first_due_ms: Option<i64>,
+    /// Messages in memory whose bodies are still to be read.
+    without_body: Vec<(Slot, i64)>,
     /// Cancelled or moved messages, which memory forgets after the commit. A moved message has its new number beside
     /// it.
     pub(super) taken_back: Vec<(i64, Option<i64>)>,
@@ -87,6 +90,7 @@ impl<'a> Group<'a> {
             letters: Vec::new(),
             admitted: Vec::new(),
             first_due_ms: None,
+            without_body: Vec::new(),
             taken_back: Vec::new(),
             tried_now: Vec::new(),
             actions,
@@ -110,7 +114,13 @@ impl<'a> Group<'a> {
             match item {
                 Item::Put(incoming) => {
                     match self.addressed(incoming)? {
-                        Ok(incoming) => puts.push(incoming),
+                        Ok(incoming) => {
+                            if self.is_full(&incoming, &mut puts, answers)? {
+                                answers.push(replied("put", Answer::Full));
+                            } else {
+                                puts.push(incoming);
+                            }
+                        }
                         Err(refused) => {
                             self.accept(std::mem::take(&mut puts), answers)?;
                             answers.push(replied("put", refused));
@@ -132,6 +142,16 @@ impl<'a> Group<'a> {
                     answers.push(replied("replace", answer));
                 }
                 Item::Requeue { id, key } => answers.push(replied("requeue", self.requeue(key.as_deref(), &id)?)),
+                Item::Event { event, origin } => {
+                    let (answer, let_go) = self.event(&event, origin)?;
+                    answered.let_go.extend(let_go.map(|count| (answers.len(), count)));
+                    answers.push(replied("event", answer));
+                }
+                Item::Forget { key, id } => {
+                    let was_remembered = self.store.forget_event(&key, &id)?;
+                    let answer = if was_remembered { Answer::Cancelled } else { Answer::Unknown };
+                    answers.push(replied("forget_event", answer));
+                }
                 Item::Cancel(cancel) => answers.push(replied("cancel", self.cancel(&cancel)?)),
                 Item::Reschedule(it) => answers.push(replied("reschedule", self.reschedule(&it)?)),
                 Item::Act { id, kind, filter } => answers.push(replied("act", self.begin_action(id, kind, filter)?)),
@@ -225,7 +245,7 @@ impl<'a> Group<'a> {
                     if recurs {
                         recurring.push(Recurring::New(seq, put.message.body.clone()));
                     }
-                    let (due_ms, size) = (put.message.due_ms, put.message.size_in_memory() as u32);
+                    let size = put.message.size_in_memory() as u32;
                     let partition = partition_of_incoming(&put);
                     if let Some(due_ms) = put.moved_to_ms {
                         moved.push(Reschedule {
@@ -236,8 +256,9 @@ impl<'a> Group<'a> {
                     }
                     let (share, redelivered) = (put.message.body.share(), put.redelivered || may_have_arrived);
                     let lane = put.lane.map(|number| lane_in(share, number));
-                    let row = WaitingRow { share, redelivered, ..WaitingRow::untried(due_ms, seq, lane, size) };
-                    fresh.push((row, partition, put.message.body.numbered(again, first)));
+                    let message = self.let_go_at_once(seq, put.message)?;
+                    let row = WaitingRow { share, redelivered, ..WaitingRow::untried(message.due_ms, seq, lane, size) };
+                    fresh.push((row, partition, Some(message.body.numbered(again, first))));
                     Answer::Accepted
                 }
                 Accepted::CancelledBefore(_) => {
@@ -252,7 +273,7 @@ impl<'a> Group<'a> {
                 Accepted::Known(known) => self.again(&put, &known),
             });
         }
-        self.admit(&fresh)?;
+        self.admit(&fresh, false)?;
         for it in moved {
             self.reschedule(&it)?; // in the same transaction, so nothing goes out at the old due time
         }
@@ -268,8 +289,8 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Puts messages that are due soon into memory. All others wait in the store.
-    fn admit(&mut self, fresh: &[(WaitingRow, u8, Body)]) -> Result<()> {
+    /// Puts messages that are due soon into memory. All others wait in the store. `have_rows`: they have their rows there already.
+    fn admit(&mut self, fresh: &[(WaitingRow, u8, Option<Body>)], have_rows: bool) -> Result<()> {
         let (mut held, mut gone) = (Vec::new(), Vec::new());
         for part in fresh.chunks(ADMIT) {
             let mut dispatcher = self.dispatcher.lock();
@@ -283,9 +304,12 @@ impl<'a> Group<'a> {
                     self.admitted.push((slot, row.seq));
                     self.first_due_ms = Some(self.first_due_ms.map_or(row.due_ms, |first| first.min(row.due_ms)));
                     // A redelivered message has a row, which keeps the mark, so it is not near.
-                    dispatcher.window.entry_mut(slot).is_near = !row.redelivered;
+                    dispatcher.window.entry_mut(slot).is_near = !row.redelivered && !have_rows;
+                    if body.is_none() {
+                        self.without_body.push((slot, row.seq));
+                    }
                 }
-                if slot.is_none() || row.redelivered {
+                if !have_rows && (slot.is_none() || row.redelivered) {
                     held.push(*row);
                 }
             }

@@ -6,13 +6,13 @@
 
 use super::items::Answer;
 use super::items::Answer::{
-    Accepted, Cancelled, Conflict, Dead, Delivered, Delivering, Duplicate, Expired, Paused, Recurring, Refused,
-    Removed, Replaced, Requeued, Rescheduled, Resumed, Tried, Unknown, Waiting,
+    Accepted, Cancelled, Conflict, Dead, Delivered, Delivering, Duplicate, Expired, Full, LetGo, Paused, Recurring,
+    Refused, Removed, Replaced, Requeued, Rescheduled, Resumed, Tried, Unknown, Waiting,
 };
 use crate::sinks::TAKES_NO_NAMED;
 
 /// Each answer and its word, in the order of the enum.
-pub const ANSWERS: [(Answer, &str); 19] = [
+pub const ANSWERS: [(Answer, &str); 21] = [
     (Accepted, "accepted"),
     (Duplicate, "duplicate"),
     (Conflict, "conflict"),
@@ -32,6 +32,8 @@ pub const ANSWERS: [(Answer, &str); 19] = [
     (Tried, "tried"),
     (Refused, "refused"),
     (Removed, "removed"),
+    (Full, "full"),
+    (LetGo, "let_go"),
 ];
 
 /// An operation that a caller can ask for.
@@ -74,6 +76,9 @@ pub(super) const NAMES_NO_DESTINATION: &str = "it names no destination, or one t
 const NO_DESTINATION: Reply = Reply { answer: Refused, status: 422, exit_code: 2, sentence: NAMES_NO_DESTINATION };
 /// Why a tenant is not set.
 pub(crate) const TENANTS_ARE_ONE: &str = "all messages have one order, so all tenants are one";
+/// Why a message that waits for an event is refused.
+pub(super) const MANY_WAIT: &str = "1,000 messages of its key wait for events";
+const FULL: Reply = Reply { answer: Full, status: 409, exit_code: 2, sentence: MANY_WAIT };
 const DELIVERED: Reply = too_late(Delivered, "it is delivered");
 const DELIVERING: Reply = too_late(Delivering, "it is being sent in this moment");
 const DEAD: Reply = too_late(Dead, "it is a dead letter");
@@ -92,6 +97,7 @@ pub const OPERATIONS: &[Operation] = &[
             done(Cancelled, 200, "a cancel came before it"),
             done(Replaced, 200, "it recurs, and has another rule or payload now"),
             NO_DESTINATION,
+            FULL,
         ],
     },
     Operation {
@@ -104,6 +110,7 @@ pub const OPERATIONS: &[Operation] = &[
             done(Cancelled, 200, "a cancel came before it"),
             DELIVERING,
             NO_DESTINATION,
+            FULL,
         ],
     },
     Operation {
@@ -130,6 +137,22 @@ pub const OPERATIONS: &[Operation] = &[
             DEAD,
             EXPIRED,
             too_late(Recurring, "no occurrence of it waits"),
+        ],
+    },
+    Operation {
+        name: "event",
+        requests: &["POST /messages"],
+        replies: &[
+            done(LetGo, 200, "the messages that waited for it are due now"),
+            too_late(Conflict, "an event of this name came before with other content"),
+        ],
+    },
+    Operation {
+        name: "forget_event",
+        requests: &["DELETE /remembered"],
+        replies: &[
+            done(Cancelled, 200, "it is remembered no more"),
+            Reply { sentence: "no event of this name is remembered", ..UNKNOWN },
         ],
     },
     Operation {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::base::display::quoted;
 use crate::base::error::BadRecord;
 use crate::message::recurrence::Recurrence;
+use crate::message::until::Until;
 
 const NO_KEY: u32 = u32::MAX;
 
@@ -68,6 +69,12 @@ impl Body {
     #[must_use]
     pub fn tenant(&self) -> Option<&str> {
         self.extras()?.tenant.as_deref()
+    }
+
+    /// The events that it waits for.
+    #[must_use]
+    pub fn until(&self) -> Option<&Until> {
+        self.extras()?.until.as_deref()
     }
 
     /// The number of its share in the store; 0 if it names no destination and no tenant.
@@ -160,6 +167,8 @@ pub struct Extras {
     pub tenant: Option<Arc<str>>,
     /// The number of its share in the store, by its destination and its tenant; 0 if it names none, or is not accepted.
     pub share: i64,
+    /// The events that it waits for, and why it is due.
+    pub until: Option<Box<Until>>,
     /// The rule of a recurring message. The message itself is never sent, only its occurrences are.
     pub recurrence: Option<Box<Recurrence>>,
 }
@@ -168,7 +177,8 @@ impl Extras {
     /// The approximate size in memory, in bytes.
     fn size(&self) -> usize {
         let recurrence = self.recurrence.as_ref().map_or(0, |it| it.size());
-        size_of::<Self>() + self.traceparent.as_ref().map_or(0, |text| text.len()) + recurrence
+        let until = self.until.as_ref().map_or(0, |it| it.size());
+        size_of::<Self>() + self.traceparent.as_ref().map_or(0, |text| text.len()) + recurrence + until
     }
 }
 

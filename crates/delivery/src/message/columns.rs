@@ -5,15 +5,21 @@ use crate::base::error::BadRecord;
 
 pub(crate) const CRON: &str = "cron";
 pub(crate) const DELAY_MS: &str = "delay_ms";
+/// Has a meaning only beside `op: "event"`.
+pub const EVENT: &str = "event";
 pub(crate) const EVERY: &str = "every";
 pub(crate) const EXPIRES: &str = "expires";
 /// Has a meaning only beside `every` and `cron`.
 pub const MISSED: &str = "missed";
 pub(crate) const OP: &str = "op";
 pub(crate) const PAYLOAD_BASE64: &str = "payload_base64";
+/// Has a meaning only beside `op: "event"`.
+pub const REMEMBER_MS: &str = "remember_ms";
 pub(crate) const TRACEPARENT: &str = "traceparent";
 /// Has a meaning only beside `every` and `cron`.
 pub const TZ: &str = "tz";
+/// The events that a message waits for.
+pub const UNTIL_EVENT: &str = "until_event";
 
 /// The number of parts that are values.
 pub(crate) const VALUES: usize = 12;
@@ -84,7 +90,7 @@ impl Columns {
         [id, key, due, DELAY_MS, EXPIRES, OP, PAYLOAD_BASE64, TRACEPARENT, EVERY, CRON, destination, self.tenant()]
     }
 
-    /// All names with a meaning, in ascending order. Any other field is part of the payload.
+    /// All names of values and of the payload, in ascending order.
     pub(crate) fn known(&self) -> Vec<&str> {
         let mut known = vec![self.payload()];
         known.extend(self.values());
@@ -141,7 +147,7 @@ impl Columns {
         let given = plain(unknown);
         let in_ms = given.strip_suffix(&['m', 's']);
         let usual = [self.payload(), DELAY_MS, PAYLOAD_BASE64, self.key(), self.due(), self.id(), EXPIRES, TRACEPARENT];
-        let names = usual.into_iter().chain([self.destination(), self.tenant(), EVERY, CRON]);
+        let names = usual.into_iter().chain([self.destination(), self.tenant(), UNTIL_EVENT, EVERY, CRON]);
         names.into_iter().find(|name| {
             let is_out = is_given(name) || *name == DELAY_MS && is_given(self.due());
             let edits = match name.chars().count() {

@@ -5,6 +5,7 @@
 //!
 //! - `due` and `delay_ms` exclude each other, and so do the payload and `payload_base64`.
 //! - A cancel has only a name. A reschedule has a name, and a due time or a delay.
+//! - An event has a name, `event`, and perhaps a payload: see `fields/events.rs`.
 //! - A recurring message has `every` or `cron`. It may also have the due time or the delay of its first occurrence.
 //! - If there is no payload, the other fields become the payload, as an object. If there is a payload, any other
 //!   field is an error. For this reason no value is ever dropped.
@@ -13,6 +14,7 @@
 //! - A key and a payload that the caller named must be there.
 //! - JSON keeps its bytes, on one line. If a format has only text, text that is not JSON becomes a JSON string.
 
+mod events;
 mod recurrence;
 
 use std::borrow::Cow;
@@ -29,7 +31,10 @@ use crate::base::error::BadRecord;
 use crate::base::json::write_text;
 use crate::base::times::zone_named;
 use crate::base::times::{ALLOWED, delay_in_range, divided_up, due_in_range};
-use crate::message::columns::{CRON, Columns, DELAY_MS, EVERY, EXPIRES, PAYLOAD_BASE64, TRACEPARENT, VALUES};
+use crate::message::columns::{
+    CRON, Columns, DELAY_MS, EVERY, EXPIRES, PAYLOAD_BASE64, TRACEPARENT, UNTIL_EVENT, VALUES,
+};
+use crate::message::events::Event;
 use crate::message::recurrence::NEVER_MS;
 use crate::message::{Body, Cancel, Extras, MAX_NAME, Message, Reschedule, check_extras, check_size, too_long};
 
@@ -66,6 +71,12 @@ pub struct Payload<'a> {
     pub bytes: Cow<'a, [u8]>,
     /// Whether the bytes are JSON.
     pub is_json: bool,
+}
+
+impl Payload<'_> {
+    pub(super) fn null() -> Self {
+        Self { bytes: b"null".into(), is_json: true }
+    }
 }
 
 /// A field unknown to all rules: its name, and its value as JSON on one line.
@@ -130,6 +141,8 @@ pub enum Request {
     Cancel(Cancel),
     /// Deliver a message at another time.
     Reschedule(Reschedule),
+    /// Let messages go that wait for an event.
+    Event(Event),
 }
 
 /// The names of the fields, and the largest payload.
@@ -180,18 +193,25 @@ impl Schema {
             Value::Absent => {}
             Value::Text(op) if op == "cancel" => return cancel(fields, id, key),
             Value::Text(op) if op == "reschedule" => return self.reschedule(fields, id, key, now_ns),
+            Value::Text(op) if op == "event" => return self.event(fields, id, key, now_ns).map(Request::Event),
             _ => {
-                let allowed = "op: \"cancel\" or \"reschedule\", or no op at all for a message";
+                let allowed = "op: \"cancel\", \"reschedule\" or \"event\", or no op at all for a message";
                 return Err(BadRecord::new("op is not known", allowed));
             }
         }
+        let until = fields.until(key)?;
+        let fields = &*fields.without(&[UNTIL_EVENT]);
         if fields.recurs() {
             let (recurrence, delay_ms) = self.recurrence(fields, now_ns)?;
             let mut message = self.message(&fields.once(), id, key, |_| Ok((NEVER_MS, delay_ms)))?;
             message.body = message.body.recurring(recurrence);
             return Ok(Request::Message(message));
         }
-        self.message(fields, id, key, |fields| self.due(fields, now_ns)).map(Request::Message)
+        let mut message = self.message(fields, id, key, |fields| self.due(fields, now_ns))?;
+        if until.is_some() {
+            message.body = message.body.with(|extras| extras.until = until.map(Box::new));
+        }
+        Ok(Request::Message(message))
     }
 
     fn message(
@@ -321,7 +341,7 @@ impl Schema {
         BadRecord::new(format!("{name} is missing"), allowed)
     }
 
-    fn payload<'a>(&self, fields: &'a Fields<'_>) -> Result<Cow<'a, Payload<'a>>, BadRecord> {
+    pub(super) fn payload<'a>(&self, fields: &'a Fields<'_>) -> Result<Cow<'a, Payload<'a>>, BadRecord> {
         let name = self.columns.payload();
         let payload = match (&fields.payload, &fields.payload_base64) {
             (Some(payload), Value::Absent) => Cow::Borrowed(payload),
@@ -343,7 +363,7 @@ impl Schema {
         }
         let names = fields.others.iter().map(|(name, _)| &**name).collect::<Vec<_>>().join(", ");
         let reason = format!("fields beside the payload: {}", cut(&names, 200));
-        Err(BadRecord::new(reason, format!("only {}", self.columns.known().join(", "))))
+        Err(BadRecord::new(reason, format!("only {}, {UNTIL_EVENT}", self.columns.known().join(", "))))
     }
 }
 

@@ -17,6 +17,7 @@
 //! - if the message recurs: `*` and the rule
 //! - if it names a destination: `@` and the name
 //! - if it names a tenant: `#` and the name
+//! - if it may wait for an event: `?` and the names of events
 //! - a space
 //! - the payload
 //!
@@ -39,6 +40,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) recurrence: Option<&'a Recurrence>,
     pub(crate) destination: Option<&'a str>,
     pub(crate) tenant: Option<&'a str>,
+    pub(crate) until: Option<&'a str>,
     pub(crate) payload: &'a [u8],
     pub(crate) is_json: bool,
 }
@@ -173,6 +175,10 @@ fn content_prefix(parts: Parts<'_>) -> (usize, SmallVec<[u8; 640]>) {
     if let Some(tenant) = parts.tenant {
         text.push(b'#');
         text.extend_from_slice(tenant.as_bytes());
+    }
+    if let Some(names) = parts.until {
+        text.push(b'?');
+        text.extend_from_slice(names.as_bytes());
     }
     text.push(b' ');
     (if parts.is_json { 15 } else { 16 }, text)

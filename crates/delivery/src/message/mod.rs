@@ -2,6 +2,7 @@
 
 mod body;
 pub(crate) mod columns;
+pub(crate) mod events;
 pub(crate) mod fields;
 pub(crate) mod hashes;
 pub(crate) mod incoming;
@@ -12,6 +13,7 @@ pub(crate) mod record;
 pub(crate) mod recurrence;
 mod recurring;
 pub(crate) mod shares;
+pub(crate) mod until;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -36,7 +38,7 @@ pub const MAX_PAYLOAD: usize = 1 << 20;
 /// use tickwheel_delivery::Message;
 ///
 /// let due = UNIX_EPOCH + Duration::from_micros(1_700_000_000_249_001);
-/// let message = Message::at("tea", due, r#"{"text": "ready"}"#).with_key("kitchen").json();
+/// let message = Message::at("tea", due, r#"{"text": "ready"}"#).with_key("kitchen").until_event(["boils"]).json();
 /// assert_eq!((message.key(), message.id(), message.due_ms()), (Some("kitchen"), "tea", 1_700_000_000_250));
 /// assert!(message.is_json());
 ///
@@ -121,6 +123,14 @@ impl Message {
         Self { body: self.body.with(|extras| extras.tenant = Some(tenant.into())), ..self }
     }
 
+    /// Lets an event of one of these names make the message due before its time: see
+    /// [`Deliverer::event`](crate::Deliverer::event). The message needs a key. A name has no spaces.
+    #[must_use]
+    pub fn until_event<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        let until = until::Until::unchecked(names);
+        Self { body: self.body.with(|extras| extras.until = Some(until.into())), ..self }
+    }
+
     fn extras(&self) -> Extras {
         self.body.extras().cloned().unwrap_or_default()
     }
@@ -180,7 +190,20 @@ impl Message {
         let (key, id, payload) = (body.key(), body.id(), body.payload());
         let (expires_ms, recurrence, is_json) = (body.expires_ms(), body.recurrence(), body.is_json());
         let (due_ms, delay_ms, destination, tenant) = (*due_ms, *delay_ms, body.destination(), body.tenant());
-        hashes::Parts { key, id, due_ms, delay_ms, expires_ms, recurrence, destination, tenant, payload, is_json }
+        let until = body.until().map(|until| &*until.names);
+        hashes::Parts {
+            key,
+            id,
+            due_ms,
+            delay_ms,
+            expires_ms,
+            recurrence,
+            destination,
+            tenant,
+            until,
+            payload,
+            is_json,
+        }
     }
 
     /// The approximate size in memory, in bytes: the parts of the message, and 200 for its entries in the engine's
@@ -273,6 +296,10 @@ pub fn checked(mut message: Message, max_payload: usize) -> Result<Message, BadR
     message.delay_ms.map(delay_in_range).transpose()?;
     check_size(message.body.payload().len(), max_payload)?;
     check_extras(&message)?;
+    if let Some(until) = message.body.until() {
+        let until = until.checked(message.key(), message.body.recurrence().is_some())?;
+        message.body = message.body.with(|extras| extras.until = Some(until.into()));
+    }
     if message.body.is_json() {
         let one_line = json::on_one_line(message.body.payload()).map_err(|why| not_json(&why))?;
         if let Some(one_line) = one_line {

@@ -1,6 +1,7 @@
 //! The result of reading a record: a message, a cancel, a reschedule, or an error.
 
 use crate::base::error::BadRecord;
+use crate::message::events::Event;
 use crate::message::fields::Request;
 use crate::message::incoming::{Incoming, Origin};
 use crate::message::{Cancel, Reschedule, name_size, size_in_memory};
@@ -14,6 +15,8 @@ pub enum Parsed {
     Cancel(Cancel, Origin),
     /// A reschedule, and where it was read.
     Reschedule(Reschedule, Origin),
+    /// An event, and where it was read.
+    Event(Event, Origin),
     /// A record that can't be used, and where it was read.
     Bad(BadRecord, Origin),
 }
@@ -26,6 +29,7 @@ impl Parsed {
             Ok(Request::Message(message)) => Self::Message(Incoming::from_origin(message, keeps_origin.then(origin))),
             Ok(Request::Cancel(cancel)) => Self::Cancel(cancel, origin()),
             Ok(Request::Reschedule(reschedule)) => Self::Reschedule(reschedule, origin()),
+            Ok(Request::Event(event)) => Self::Event(event, origin()),
             Err(bad) => Self::Bad(bad, origin()),
         }
     }
@@ -35,7 +39,9 @@ impl Parsed {
     pub fn origin(&self) -> Option<&Origin> {
         match self {
             Self::Message(incoming) => incoming.origin.as_ref(),
-            Self::Cancel(_, origin) | Self::Reschedule(_, origin) | Self::Bad(_, origin) => Some(origin),
+            Self::Cancel(_, origin) | Self::Reschedule(_, origin) | Self::Event(_, origin) | Self::Bad(_, origin) => {
+                Some(origin)
+            }
         }
     }
 
@@ -47,6 +53,7 @@ impl Parsed {
             Self::Cancel(Cancel { id, key, .. }, _) | Self::Reschedule(Reschedule { id, key, .. }, _) => {
                 size_in_memory(name_size(key.as_deref(), id))
             }
+            Self::Event(event, _) => size_in_memory(event.size()),
             Self::Bad(_, origin) => size_in_memory(origin.record().len()),
         }
     }
@@ -54,7 +61,9 @@ impl Parsed {
     pub(crate) fn origin_mut(&mut self) -> Option<&mut Origin> {
         match self {
             Self::Message(incoming) => incoming.origin.as_mut(),
-            Self::Cancel(_, origin) | Self::Reschedule(_, origin) | Self::Bad(_, origin) => Some(origin),
+            Self::Cancel(_, origin) | Self::Reschedule(_, origin) | Self::Event(_, origin) | Self::Bad(_, origin) => {
+                Some(origin)
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::incoming::{Incoming, Origin};
 use super::recurrence::Rule;
+use super::until::Cause;
 use super::{Body, Message};
 use crate::base::json::{write_base64, write_text};
 use crate::base::times::rfc_3339;
@@ -38,6 +39,10 @@ pub(crate) fn record_of(message: &Message) -> Vec<u8> {
     }
     write_traceparent(&mut out, &message.body);
     write_destination_and_tenant(&mut out, &message.body);
+    if let Some(until) = message.body.until() {
+        out.extend_from_slice(b",\"until_event\":");
+        write_text(&mut out, &until.names); // names with spaces between them, as in CSV
+    }
     out.push(b'}');
     out
 }
@@ -50,6 +55,17 @@ pub(crate) fn write_destination_and_tenant(out: &mut Vec<u8>, body: &Body) {
     if let Some(tenant) = body.tenant() {
         out.extend_from_slice(b",\"tenant\":");
         write_text(out, tenant);
+    }
+}
+
+/// Why the message is due, if it may have waited for an event.
+pub(crate) fn write_cause(out: &mut Vec<u8>, body: &Body) {
+    let Some(until) = body.until() else { return };
+    out.extend_from_slice(b",\"cause\":");
+    write_text(out, until.cause.word());
+    if let Cause::Event(_, data) = &until.cause {
+        out.extend_from_slice(b",\"event\":");
+        out.extend_from_slice(data.as_bytes());
     }
 }
 

@@ -15,6 +15,7 @@ const DAY_MS: i64 = 86_400_000;
 fn of(destination: &str) -> PageOf<'_> {
     PageOf {
         key: None,
+        until: None,
         destination: Some(destination),
         tenant: None,
         due_from_ms: None,

@@ -11,7 +11,9 @@
 //! - an accepted message is delivered, unless it was cancelled;
 //! - nothing is early, and after a cancel nothing goes out in the same process or a later one;
 //! - the messages of a key go out in order, over all processes together;
-//! - a message that is delivered again is marked, and an earlier process delivered it before.
+//! - a message that is delivered again is marked, and an earlier process delivered it before;
+//! - a message that waits for an event comes with one cause, however often it comes;
+//! - each event has let go as many messages as its answer says.
 
 mod disk;
 mod power;
@@ -30,8 +32,9 @@ use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::base::error::DeliveryError;
 use crate::due::window::Bounds;
 use crate::group::items::{Answers, Item};
+use crate::message::events::Event as Happening;
 use crate::message::incoming::{Digest, Incoming};
-use crate::message::{Body, Cancel, Message};
+use crate::message::{Body, Cancel, Message, checked};
 use crate::run::settings::Settings;
 use crate::run::threads::{Observer, Running};
 use crate::sinks::file::{LineSink, Target};
@@ -57,6 +60,10 @@ const PLACES: &[&str] = &[
     "INTO waiting",
     "UPDATE waiting SET redelivered",
     "DELETE FROM waiting",
+    "INTO events",
+    "UPDATE waits",
+    "UPDATE messages SET due_ms",
+    "DELETE FROM waits",
     "INTO meta",
     "INTO held_back",
     "INTO run_",
@@ -126,18 +133,34 @@ fn appending(path: &Path) -> File {
     OpenOptions::new().create(true).append(true).open(path).unwrap()
 }
 
+/// Whether the message waits for an event.
+fn waits(number: u64) -> bool {
+    number % 11 == 3
+}
+
 fn key_of(number: u64) -> Option<String> {
+    if waits(number) {
+        return Some(format!("w{}", number % 7));
+    }
     (!number.is_multiple_of(5)).then(|| format!("k{}", number % KEYS))
 }
 
 fn put(number: u64, due_ms: i64) -> Item {
     let payload = vec![b'1'; (number % 90) as usize + 1];
     let body = Body::new(key_of(number).as_deref(), &format!("i{number}"), &payload, true);
-    Item::Put(Incoming::of(Message { body, due_ms, delay_ms: None }))
+    let message = Message { body, due_ms, delay_ms: None };
+    let message = if waits(number) { message.until_event(["go"]) } else { message };
+    Item::Put(Incoming::of(checked(message, 1_000).unwrap()))
 }
 
 fn cancel(number: u64) -> Item {
     Item::Cancel(Cancel { id: format!("i{number}"), key: key_of(number), keep_days: 0 })
+}
+
+fn event(number: u64) -> Item {
+    let (id, key, event, payload) =
+        (format!("e{number}"), format!("w{}", number % 7), "go".to_owned(), b"1"[..].into());
+    Item::Event { event: Happening { id, key, event, remember_ms: None, payload, is_json: true }, origin: None }
 }
 
 /// An item as it is written to a file, once when it is submitted and once with its answer.
@@ -145,6 +168,7 @@ fn cancel(number: u64) -> Item {
 enum Asked {
     Put(u64, i64),
     Cancel(u64),
+    Event(u64),
 }
 
 impl Asked {
@@ -152,6 +176,7 @@ impl Asked {
         match self {
             Self::Put(number, due_ms) => put(number, due_ms),
             Self::Cancel(number) => cancel(number),
+            Self::Event(number) => event(number),
         }
     }
 
@@ -159,6 +184,7 @@ impl Asked {
         match self {
             Self::Put(number, due_ms) => format!("put {number} {due_ms}"),
             Self::Cancel(number) => format!("cancel {number} 0"),
+            Self::Event(number) => format!("event {number} 0"),
         }
     }
 
@@ -168,7 +194,12 @@ impl Asked {
         let kind = words.next().unwrap();
         let number = words.next().unwrap().parse().unwrap();
         let due_ms = words.next().unwrap().parse().unwrap();
-        (if kind == "put" { Self::Put(number, due_ms) } else { Self::Cancel(number) }, words.next())
+        let asked = match kind {
+            "put" => Self::Put(number, due_ms),
+            "cancel" => Self::Cancel(number),
+            _ => Self::Event(number),
+        };
+        (asked, words.next())
     }
 }
 
@@ -222,14 +253,17 @@ fn child() {
         for number in next..next + TICKET {
             let key = key_of(number);
             let mut due_ms = SystemWallTime.now_us() / 1000 + random.i64(-10..500);
-            if key.is_some() {
+            if waits(number) {
+                due_ms += random.i64(100..3_000);
+            } else if key.is_some() {
                 let last = last_due.entry(key).or_insert(i64::MIN);
                 due_ms = due_ms.max(*last);
                 *last = due_ms;
             }
             asked.push(Asked::Put(number, due_ms));
             if number > 500 && random.u8(0..20) == 0 {
-                asked.push(Asked::Cancel(number - random.u64(1..500)));
+                let cancelled = number - random.u64(1..500);
+                asked.push(if waits(cancelled) { Asked::Event(number) } else { Asked::Cancel(cancelled) });
             }
         }
         next += TICKET;
@@ -251,12 +285,14 @@ fn submit(running: &Running, folder: &Path, asked: Vec<Asked>) -> Result<(), Del
     let complete = move |answers: Result<Answers, DeliveryError>| {
         let answers = match answers {
             Err(_) if setting("TICKWHEEL_KILL_SYNC").is_some() => return,
-            answers => answers.unwrap().given,
+            answers => answers.unwrap(),
         };
+        let (let_go, answers) = (answers.let_go.into_iter().collect::<BTreeMap<_, _>>(), answers.given);
         assert_eq!(answers.len(), asked.len());
         let mut lines = Vec::new();
-        for (it, answer) in asked.iter().zip(answers) {
-            writeln!(lines, "{} {answer:?}", it.line()).unwrap();
+        for (place, (it, answer)) in asked.iter().zip(answers).enumerate() {
+            let count = let_go.get(&place).map_or(String::new(), u32::to_string);
+            writeln!(lines, "{} {answer:?}{count}", it.line()).unwrap();
         }
         file.write_all(&lines).unwrap();
     };
@@ -382,7 +418,7 @@ impl Trial {
             .filter_map(|asked| if let Asked::Put(number, due_ms) = asked { Some((*number, *due_ms)) } else { None })
             .collect();
         let (mut accepted, mut cancelled, mut answers) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
-        let mut at = 0;
+        let (mut at, mut let_go) = (0, BTreeMap::new());
         for line in answered.lines() {
             let (asked, answer) = Asked::read(line);
             let life = self.life(at, |end| end.1);
@@ -395,6 +431,11 @@ impl Trial {
                     cancelled.entry(number).or_insert(life);
                 }
                 (Asked::Cancel(_), "Unknown") if self.keep_ids_ms < 60_000 => {}
+                (Asked::Event(number), answer) if answer.starts_with("LetGo") => {
+                    let count: usize = answer[5..].parse().unwrap();
+                    assert_eq!(*let_go.entry(number).or_insert(count), count, "e{number} has two answers");
+                }
+                (Asked::Put(number, _), "Full") if waits(number) => {}
                 (asked, answer) => panic!("{asked:?} was answered {answer}"),
             }
         }
@@ -408,6 +449,7 @@ impl Trial {
         }
         let (mut first, mut highest): (BTreeMap<u64, usize>, BTreeMap<(String, usize), u64>) = Default::default();
         let mut order: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        let mut causes: BTreeMap<u64, String> = BTreeMap::new();
         let (mut at, mut repeats) = (0, 0);
         for line in delivered.lines() {
             let life = self.life(at, |end| end.0);
@@ -423,20 +465,33 @@ impl Trial {
             assert!(it["lateness_ms"].as_f64().unwrap() >= 0.0, "early: {line}");
             assert!(due.contains_key(&number), "it was never submitted: {line}");
             assert!(cancelled.get(&number).is_none_or(|cancel| life < *cancel), "it was cancelled: {line}");
+            if waits(number) {
+                let cause = it["event"]["id"].as_str().unwrap_or(text("cause")).to_owned();
+                let before = causes.entry(number).or_insert_with(|| cause.clone());
+                assert_eq!(*before, cause, "it has two causes: {line}");
+            }
             if let Some(before) = first.insert(number, life) {
                 repeats += 1;
                 assert!(it["redelivered"] == true, "again, and not marked: {line}");
                 assert!(before < life, "twice by one process: {line}");
-            } else if let Some(key) = it["key"].as_str() {
+            } else if let Some(key) = it["key"].as_str().filter(|_| !waits(number)) {
                 order.entry(key.to_owned()).or_default().push(number);
             }
-            if let Some(key) = it["key"].as_str() {
+            if let Some(key) = it["key"].as_str().filter(|_| !waits(number)) {
                 let last = highest.insert((key.to_owned(), life), number);
                 assert!(last.is_none_or(|last| last < number), "{line} came after {last:?}");
             }
         }
         for number in accepted.iter().filter(|number| !cancelled.contains_key(number) && !in_doubt.contains(number)) {
             assert!(first.contains_key(number), "{number} is lost");
+        }
+        let mut came: BTreeMap<&str, usize> = BTreeMap::new();
+        for cause in causes.values() {
+            *came.entry(cause).or_default() += 1;
+        }
+        for (number, count) in let_go {
+            let came = came.get(format!("e{number}").as_str()).copied().unwrap_or_default();
+            assert_eq!(came, count, "e{number} has let go others than it said");
         }
         for (key, numbers) in order {
             assert!(numbers.is_sorted(), "{key} was not in order");

@@ -11,6 +11,8 @@ mod destinations_random;
 mod destinations_struck;
 mod doubting;
 mod due_times;
+mod events;
+mod events_random;
 mod expiring;
 mod going_behind;
 mod in_doubt;

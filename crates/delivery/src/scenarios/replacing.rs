@@ -103,7 +103,7 @@ fn one_that_is_put_off_again_and_again_is_due_at_the_latest_so_long_after_the_fi
         let due_ms = START_MS + round * 10 + 20;
         let receipt = world.submit(vec![replace("a", &round.to_string(), due_ms, Some(35))]);
         world.write();
-        let Answers { given, due_ms: told_ms } = receipt.wait(Some(Duration::ZERO)).unwrap().unwrap();
+        let Answers { given, due_ms: told_ms, .. } = receipt.wait(Some(Duration::ZERO)).unwrap().unwrap();
         assert_eq!(given, [if round == 0 { Answer::Accepted } else { Answer::Replaced }], "{round}");
         assert_eq!(told_ms, [(0, due_ms.min(START_MS + 35))], "the due time on disk");
         world = world.again();

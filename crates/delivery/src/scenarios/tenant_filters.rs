@@ -14,7 +14,16 @@ use crate::store::{ActionKind, Filter, Outcome};
 const DAY_MS: i64 = 86_400_000;
 
 fn page<'a>(tenant: Option<&'a str>, destination: Option<&'a str>) -> PageOf<'a> {
-    PageOf { key: None, destination, tenant, due_from_ms: None, due_before_ms: None, limit: 100, looked_at: 1_000 }
+    PageOf {
+        key: None,
+        destination,
+        tenant,
+        until: None,
+        due_from_ms: None,
+        due_before_ms: None,
+        limit: 100,
+        looked_at: 1_000,
+    }
 }
 
 fn act(id: &str, kind: ActionKind, tenant: &str, destination: Option<&str>) -> Item {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::message::Message;
 use crate::message::incoming::Digest;
 use crate::message::named::NamedSettings;
+use crate::message::until::Cause;
 
 /// One attempt to deliver a message. The parts of the [`Message`] are read as those of the delivery.
 ///
@@ -50,6 +51,29 @@ impl Delivery {
         redelivered: bool,
     ) -> Self {
         Self { seq, message, delivered_at_ms, lateness_us, attempt, redelivered, to: None }
+    }
+
+    /// Why it is due, if it has [`until_event`](Message::until_event): `event` or `deadline`.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::{Destination, Verdict};
+    /// let to = Destination::function(|delivery| {
+    ///     println!("{:?}: {:?}", delivery.cause(), delivery.event());
+    ///     Verdict::Delivered
+    /// });
+    /// ```
+    #[must_use]
+    pub fn cause(&self) -> Option<&'static str> {
+        self.body.until().map(|until| until.cause.word())
+    }
+
+    /// The event that has let it go, as JSON: an object with `name`, `id`, and `payload` or `payload_base64`.
+    #[must_use]
+    pub fn event(&self) -> Option<&str> {
+        match &self.body.until()?.cause {
+            Cause::Event(_, data) => Some(data),
+            _ => None,
+        }
     }
 
     /// 128 bits of `BLAKE2b` of the name. A destination recognizes a repeated message by them, whatever store it comes

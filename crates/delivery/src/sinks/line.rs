@@ -1,12 +1,15 @@
 //! Writes a delivery as one line of NDJSON (rule D11), the same for files, standard output and webhooks.
 //!
 //! The members are `id, key, due, payload` (or `payload_base64`), `delivered_at, lateness_ms, attempt, redelivered`,
-//! and `traceparent`, `destination` and `tenant` if the message has one. Times are RFC 3339 in UTC with milliseconds; `lateness_ms` is exact to the
+//! and `traceparent`, `destination` and `tenant` if the message has one. One that may have waited for an event has `cause`, and perhaps
+//! `event`. Times are RFC 3339 in UTC with milliseconds; `lateness_ms` is exact to the
 //! microsecond. A small message takes about 0.2 µs.
 
 use super::delivery::Delivery;
 use crate::base::times::rfc_3339;
-use crate::message::record::{write_destination_and_tenant, write_names, write_payload, write_traceparent};
+use crate::message::record::{
+    write_cause, write_destination_and_tenant, write_names, write_payload, write_traceparent,
+};
 
 /// Writes lines. Keeps the last two times as text, because messages that go out together share them.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +39,7 @@ impl LineWriter {
         out.extend_from_slice(if delivery.redelivered { b"true" } else { b"false" });
         write_traceparent(out, &delivery.body);
         write_destination_and_tenant(out, &delivery.body);
+        write_cause(out, &delivery.body);
         out.extend_from_slice(b"}\n");
     }
 }

@@ -56,7 +56,7 @@ pub(crate) use tables::meta::{Opening, PAUSED, RESTORED};
 pub(crate) use tables::requests::Action;
 pub use tables::requests::{Filter, Kind as ActionKind, MOST_PAUSED_KEYS};
 pub(crate) use types::{
-    Accepted, Attempts, CRASHED, Done, Known, Position, Steps, StoredDestination, StoredTenant, WaitingRow,
+    Accepted, Attempts, CRASHED, Done, Known, Position, Steps, StoredDestination, StoredTenant, WaitingRow, Waits,
 };
 pub use types::{Letter, Outcome, Progress};
 
@@ -67,7 +67,7 @@ use open::collector::Collector;
 use open::near::{Floor, Near};
 use retention::Retention;
 use tables::meta;
-use types::{Destinations, Letters, Tenants};
+use types::{Destinations, Events, Letters, Tenants};
 
 /// The SQLite file, and the part of it that is also in memory.
 pub(crate) struct Store {
@@ -95,6 +95,7 @@ pub(crate) struct Store {
     names: Names,
     destinations: Destinations,
     tenants: Tenants,
+    events: Events,
     first_due: FirstDue,
     near: Near,
     floor: Floor,

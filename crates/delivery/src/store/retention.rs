@@ -86,6 +86,10 @@ impl Retention {
         (self.monotonic_ms)().saturating_add(self.ahead_ms)
     }
 
+    pub(super) fn keep_ms(&self) -> i64 {
+        self.keep_ms
+    }
+
     /// The day of the store's own clock.
     pub(super) fn day(&self) -> i64 {
         self.now_ms().div_euclid(DAY_MS)

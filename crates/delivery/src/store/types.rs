@@ -289,6 +289,23 @@ impl Destinations {
     }
 }
 
+/// The facts about the two tables that are in memory.
+#[derive(Debug, Default)]
+#[expect(clippy::struct_field_names, reason = "it has two tables")]
+pub(in crate::store) struct Events {
+    /// Whether there may be a row in `waits`, and one in `events`.
+    pub(in crate::store) have_waits: bool,
+    pub(in crate::store) have_events: bool,
+    /// The upkeep has looked at the events up to this one.
+    pub(in crate::store) looked_through: i64,
+}
+
+/// A message that waits for an event.
+pub(crate) struct Waits {
+    pub(crate) position: Position,
+    pub(crate) id: String,
+}
+
 /// A tenant that was set, or paused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoredTenant {

@@ -25,6 +25,7 @@ impl Store {
         let collected_n = self.collector.collected_n().min(floor.n);
         let ends = Ends { last_seq: self.next_seq - 1, last_n: self.last_n, collected_n };
         self.forget_cancels()?;
+        self.forget_events()?;
         more |= self.retention.step(&self.db, &mut self.names, ends)?;
         more |= self.names.step(&self.db, self.retention.day())?; // after the parts that may free runs
         more |= give_back(&self.db, self.limits.vacuum_pages, self.limits.free_pages)?;

@@ -1,7 +1,8 @@
 """Items to submit, other than messages and cancels (rules D2, D5, D7, D11)."""
 
+from datetime import timedelta
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -11,6 +12,7 @@ from tickwheel.delivery.base.errors import BadRecord, WrongUsage, quoted
 from tickwheel.delivery.model.operations import reply
 
 OTHER_CONTENT = BadRecord(*_native.OTHER_CONTENT)
+MANY_WAIT = BadRecord(reply("put", Answer.FULL).sentence, "a message once others have ended")
 
 
 def no_destination(name: str | None = None) -> BadRecord:
@@ -64,6 +66,23 @@ class Reschedule(msgspec.Struct, frozen=True, gc=False):
     id: str
     key: str | None
     due_ms: int
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """Something that has happened to a key: it lets go the messages that wait for `event` (D22)."""
+
+    id: str
+    key: str
+    event: str
+    payload: Any = None
+    remember_ms: float | timedelta | None = None
+
+
+class ForgetEvent(msgspec.Struct, frozen=True, gc=False):
+    """A request to remember an event no more (D22)."""
+
+    id: str
+    key: str
 
 
 class Requeue(msgspec.Struct, frozen=True, gc=False):

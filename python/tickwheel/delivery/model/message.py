@@ -4,6 +4,7 @@ The rules are native code, the same for every format: `message/fields.rs` in the
 a record. The files in `formats/`, beside `message/`, read records.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -40,7 +41,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     `payload`: bytes, or JSON as `msgspec.Raw`; a queue takes any value that JSON can hold. `delay_ms` is kept if the
     record gave one, because two records with the same delay have the same content (D5) but different due times. Past
     `expires_ms` it is not delivered (D17). `traceparent`: the trace and span in which it was made, as W3C Trace Context
-    writes them. `destination`: the name of one that is set (D23). `tenant`: whose it is (D24).
+    writes them. `destination`: the name of one that is set (D23). `tenant`: whose it is (D24). `until_event`: an event
+    of one of these names makes it due before its time (D22).
     """
 
     id: str
@@ -52,6 +54,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     traceparent: str | None = None
     destination: str | None = None
     tenant: str | None = None
+    until_event: Sequence[str] | None = None
 
 
 class Cancel(msgspec.Struct, frozen=True, gc=False):

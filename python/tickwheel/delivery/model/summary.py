@@ -5,8 +5,9 @@ were waiting in the store already. `undeliverable` ones were refused by their de
 are among the `expired`, and count as `dead_letters` too. `requeued` ones were dead letters, and count as accepted once
 more. `rescheduled` ones have another due time, or gave their place to another; `reschedules_too_late` came after the
 message was sent, or before it came. `cancels_too_late` came after the message was sent. The messages of
-`cancels_unknown` have not come; these cancels are remembered. `conflicts` were known with other content. Lateness is of
-this run. Percentiles are by nearest rank, at most a thousandth too large: of 1, 2, 3 and 4 ms, p99 is 4.
+`cancels_unknown` have not come; these cancels are remembered. `conflicts` were known with other content. `events` came,
+each once, and have `let_go` messages. Lateness is of this run. Percentiles are by nearest rank, at most a thousandth
+too large: of 1, 2, 3 and 4 ms, p99 is 4.
 """
 
 import math
@@ -19,7 +20,7 @@ PERCENTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
 _WRITTEN: Final = (
     *("accepted", "delivered", "duplicates", "cancelled", "dead_letters", "resumed", "undeliverable", "not_delivered"),
     *("expired", "requeued", "rescheduled", "reschedules_too_late", "cancels_too_late", "cancels_unknown"),
-    *("conflicts", "lateness_ms"),
+    *("conflicts", "events", "let_go", "lateness_ms"),
 )
 
 
@@ -41,6 +42,8 @@ class Summary:
     cancels_too_late: int = 0
     cancels_unknown: int = 0
     conflicts: int = 0
+    events: int = 0
+    let_go: int = 0
     lateness_ms: Mapping[str, float | None] = field(default_factory=lambda: percentiles([]))
 
     @property

@@ -6,6 +6,6 @@ A row is deleted only once its message is accepted on disk, so none is lost. `do
 """
 
 from tickwheel.delivery.outbox.tables import create_statement
-from tickwheel.delivery.outbox.writing import cancel, create_table, enqueue, enqueue_many, reschedule
+from tickwheel.delivery.outbox.writing import cancel, create_table, enqueue, enqueue_many, event, reschedule
 
-__all__ = ["cancel", "create_statement", "create_table", "enqueue", "enqueue_many", "reschedule"]
+__all__ = ["cancel", "create_statement", "create_table", "enqueue", "enqueue_many", "event", "reschedule"]

@@ -6,6 +6,7 @@ caller's transaction, and not a dead letter later.
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from tickwheel._native import read_records, record_fields, rfc_3339
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.model.message import Message
+from tickwheel.delivery.model.payloads import json_of
 from tickwheel.delivery.observe.tracing import current_traceparent
 
 
@@ -40,6 +42,16 @@ def reschedule_record(id: object, key: object, due: object, delay_ms: object) ->
     return _checked({"op": "reschedule", **fields})
 
 
+def event_record(id: object, key: object, event: object, payload: Any, remember_ms: object) -> str:  # noqa: A002
+    """The record of an event. Errors: `BadRecord`, `WrongUsage`."""
+    if isinstance(remember_ms, timedelta):
+        remember_ms //= timedelta(milliseconds=1)
+    fields = {"op": "event", "id": id, "key": key, "event": event, "remember_ms": remember_ms}
+    if isinstance(payload, bytes):
+        return _checked(fields | {"payload_base64": b64encode(payload).decode()})
+    return _checked(fields | {"payload": None if payload is None else msgspec.Raw(json_of(payload))})
+
+
 def readable(record: bytes) -> str:
     """The record as text. Errors: `BadRecord` if the reader would make it a dead letter."""
     [records] = read_records(record, format="lines")
@@ -62,6 +74,7 @@ def _fields_of(given: Any) -> Any:
         "traceparent": given.traceparent,
         "destination": given.destination,
         "tenant": given.tenant,
+        "until_event": given.until_event,
         "payload": {} if given.payload is None else given.payload,
     }
 

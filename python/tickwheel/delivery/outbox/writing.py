@@ -12,7 +12,7 @@ from typing import Any
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.model.message import Message
 from tickwheel.delivery.outbox.connections import writer_of
-from tickwheel.delivery.outbox.records import cancel_record, record_of, reschedule_record
+from tickwheel.delivery.outbox.records import cancel_record, event_record, record_of, reschedule_record
 from tickwheel.delivery.outbox.tables import TABLE, create_statement, insert_statement
 
 
@@ -74,6 +74,24 @@ def reschedule(
 ) -> None:
     """Write into the outbox that a message gets another due time (D16); `delay_ms` counts from now."""
     _write(connection, [reschedule_record(id, key, due, delay_ms)], table)
+
+
+def event(
+    connection: Any,
+    key: str,
+    name: str,
+    *,
+    id: str,  # noqa: A002
+    payload: Any = None,
+    remember_ms: int | timedelta | None = None,
+    table: str = TABLE,
+) -> None:
+    """Write an event into the outbox (D22), which lets go the messages of its key once the transaction has committed.
+
+    So it is true when your own rows are. The message that waits may come from a transaction that commits later:
+    `remember_ms` lets the event wait for it.
+    """
+    _write(connection, [event_record(id, key, name, payload, remember_ms)], table)
 
 
 def _write(connection: Any, records: Sequence[str], table: str) -> None:

@@ -14,9 +14,12 @@ from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import why_refused
 from tickwheel.delivery.model.entries import (
+    OTHER_CONTENT,
     Act,
     Again,
     Answer,
+    Event,
+    ForgetEvent,
     Pause,
     RemoveDestination,
     RemoveTenant,
@@ -35,7 +38,16 @@ from tickwheel.delivery.sinks import Destination
 _TIMEOUT_S: Final = 30
 _LOOK_EVERY_S: Final = 0.2
 Asked: TypeAlias = (
-    Cancel | Reschedule | Requeue | Again | Pause | SetDestination | RemoveDestination | SetTenant | RemoveTenant
+    Cancel
+    | Reschedule
+    | ForgetEvent
+    | Requeue
+    | Again
+    | Pause
+    | SetDestination
+    | RemoveDestination
+    | SetTenant
+    | RemoveTenant
 )
 _KEEP_IDS_DAYS: Final = 36_500.0  # the longest: how long ids are kept is for the next deliverer to say
 
@@ -62,6 +74,14 @@ class StoreControl:
     def ask(self, item: Asked) -> Answer:
         """The answer of the engine."""
         return self._answer(item)
+
+    def event(self, event: Event) -> int:
+        """How many messages it has let go. Errors: `BadRecord`."""
+        [receipt] = self._running.engine.submit([event], format="item")
+        [(_, _, _, count)] = receipt.rows()
+        if count is None:
+            raise OTHER_CONTENT
+        return count
 
     def test(self, name: str) -> tuple[str, str | None, float] | None:
         """What a test send to a destination brings; `None`: there is none."""
@@ -112,6 +132,8 @@ class HttpControl(ServerView):
                 answer = self.request("DELETE", address("/message", id=id, key=key))
             case Reschedule(id, key, due_ms):
                 answer = self.request("PATCH", address("/message", id=id, key=key), {"due": rfc_3339(due_ms)})
+            case ForgetEvent(id, key):
+                answer = self.request("DELETE", address("/remembered", id=id, key=key))
             case Requeue(id, key):
                 answer = self.request("POST", "/requeue", {"id": id, "key": key})
             case Again(id, key):
@@ -130,6 +152,12 @@ class HttpControl(ServerView):
                 answer = self.request("DELETE", path_of("tenants", name))
         self.warning = answer.get("warning")
         return Answer(answer["state"])
+
+    def event(self, event: Event) -> int:
+        """As of `StoreControl`."""
+        given = {name: value for name, value in msgspec.structs.asdict(event).items() if value is not None}
+        count: int = self.request("POST", "/messages", {"op": "event", **given})["let_go"]
+        return count
 
     def test(self, name: str) -> tuple[str, str | None, float] | None:
         """As of `StoreControl`."""

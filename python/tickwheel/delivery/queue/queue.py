@@ -16,10 +16,13 @@ from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import Time, act_of, why_refused
 from tickwheel.delivery.model.entries import (
+    MANY_WAIT,
     OTHER_CONTENT,
     Act,
     Again,
     Answer,
+    Event,
+    ForgetEvent,
     Letter,
     Look,
     Pause,
@@ -191,6 +194,7 @@ class DeliveryQueue:
         cron: str | None = None,
         tz: str | None = None,
         missed: Literal["skip", "all", "last"] | None = None,
+        until_event: Sequence[str] | str | None = None,
     ) -> Answer:
         """Accept a message, and return once it is on disk: `ACCEPTED`, `DUPLICATE`, or `CANCELLED` by an early cancel.
 
@@ -222,6 +226,10 @@ class DeliveryQueue:
         follow `missed`. `due` or `delay_ms`: of the first. The same id with other content takes its place: `REPLACED`;
         a `cancel` ends it.
 
+        `until_event`: names without spaces (D22). The first `event` of one of them, for this key, makes the message due
+        before its time. `delivery.cause` says what has made it due. At most 1,000 messages of a key wait so; one more
+        is a `BadRecord`.
+
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
         ...     queue.put("report", "write it", cron="30 9 * * MON-FRI", tz="Europe/Berlin", due=1_900_000_000_000)
         ...     queue.view.show("report").next_id
@@ -245,6 +253,7 @@ class DeliveryQueue:
             "cron": cron,
             "tz": tz,
             "missed": missed,
+            "until_event": until_event,
         }
 
         def accepted(receipts: list[Receipt]) -> Answer:
@@ -253,13 +262,15 @@ class DeliveryQueue:
                 raise OTHER_CONTENT
             if answer is Answer.REFUSED:
                 raise no_destination(destination)
+            if answer is Answer.FULL:
+                raise MANY_WAIT
             return answer
 
         return self._ask([given], accepted, format="item", trace=current_traceparent())
 
     def put_many(self, messages: Iterable[Message | Mapping[str, Any] | Sequence[Any]]) -> list[Answer]:
-        """Accept messages in one or a few commits, and return once they are on disk; `CONFLICT` and `REFUSED` are
-        answers too.
+        """Accept messages in one or a few commits, and return once they are on disk; `CONFLICT`, `REFUSED` and `FULL`
+        are answers too.
 
         A message is a `Message`, a dict with the arguments of `put`, also `replace` and `debounce_ms`, or a tuple `(id,
         due, payload)` or `(id, due, payload, key)`. All are read and checked first: if one is wrong, or `messages`
@@ -300,6 +311,42 @@ class DeliveryQueue:
         (<Answer.ACCEPTED: 'accepted'>, <Answer.RESCHEDULED: 'rescheduled'>)
         """
         return self._ask([Reschedule(id, key, due_ms_of(due, delay_ms))], _the_one, format="item")
+
+    def event(
+        self,
+        key: str,
+        name: str,
+        *,
+        id: str,  # noqa: A002
+        payload: Any = None,
+        remember_ms: int | timedelta | None = None,
+    ) -> int:
+        """Let go the messages of this key that wait for this event (D22), and return how many, once it is on disk.
+
+        Each is due from that moment, and gets `payload` as `delivery.event`. A message that is due already is not among
+        them. `(key, id)` is the name of the event: the same event again lets nothing go, and has its first count.
+        `remember_ms`: it also lets go what comes within this time, at most as long as names are kept. Errors:
+        `BadRecord`, also for a known name with other content; `WrongUsage` for a payload that JSON can't hold.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
+        ...     queue.put("cancel", key="order 7", delay_ms=3_600_000, until_event=["paid"])
+        ...     queue.event("order 7", "paid", id="payment 1", payload={"sum": 12})
+        <Answer.ACCEPTED: 'accepted'>
+        1
+        """
+
+        def counted(receipts: list[Receipt]) -> int:
+            [(_, _, _, count)] = receipts[0].rows()
+            if count is None:
+                raise OTHER_CONTENT
+            return count
+
+        return self._ask([Event(id, key, name, payload, remember_ms)], counted, format="item")
+
+    def forget_event(self, key: str, id: str) -> Answer:  # noqa: A002
+        """Let a remembered event let go no further message (D22): `CANCELLED`, or `UNKNOWN` if it is not remembered."""
+        return self._ask([ForgetEvent(id, key)], _the_one, format="item")
 
     def requeue(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
         """Try a dead letter anew, with all attempts (D16), and return once that is on disk.

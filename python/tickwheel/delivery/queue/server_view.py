@@ -11,7 +11,16 @@ import msgspec
 
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.base.tls_errors import sentence, usual_context
-from tickwheel.delivery.sight import Action, DestinationPage, DestinationShown, Details, LetterPage, Page, StoreStatus
+from tickwheel.delivery.sight import (
+    Action,
+    DestinationPage,
+    DestinationShown,
+    Details,
+    LetterPage,
+    Page,
+    RememberedPage,
+    StoreStatus,
+)
 from tickwheel.delivery.sight.tenants import TenantPage, TenantSeen
 from tickwheel.delivery.sinks.addresses import without_secrets
 
@@ -23,6 +32,7 @@ _LONGEST_ANSWER: Final = 1 << 24
 class _Shown(Details, frozen=True, kw_only=True):
     state: str  # type: ignore[assignment]  # an engine also knows which messages are being sent
     payload: msgspec.Raw = msgspec.Raw(b"null")
+    event: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class ServerView:
@@ -59,12 +69,17 @@ class ServerView:
         if "seq" not in msgspec.json.decode(text):  # it has not come, or was forgotten in the moment of the request
             return None
         found = self._read(text, _Shown)
-        payload = found.payload if bytes(found.payload) != b"null" else None
-        return Details(**msgspec.structs.asdict(found) | {"payload": payload})
+        raw = {"payload": found.payload, "event": found.event}
+        none = dict.fromkeys(name for name, json in raw.items() if bytes(json) == b"null")
+        return Details(**msgspec.structs.asdict(found) | none)
 
     def dead(self, **which: Any) -> LetterPage:
         """A page of dead letters, the last one first. The arguments are those of `StoreView.dead`."""
         return self._show(address("/dead", **which), LetterPage)
+
+    def remembered(self, **which: Any) -> RememberedPage:
+        """A page of remembered events. The arguments are those of `StoreView.remembered`."""
+        return self._show(address("/remembered", **which), RememberedPage)
 
     def destinations(self, *, limit: int = 100, cursor: str | None = None) -> DestinationPage:
         """A page of named destinations."""

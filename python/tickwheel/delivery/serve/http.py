@@ -30,9 +30,11 @@ from tickwheel.delivery.base.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import is_text
 from tickwheel.delivery.model.entries import (
+    MANY_WAIT,
     OTHER_CONTENT,
     Again,
     Answer,
+    ForgetEvent,
     Look,
     Pause,
     Requeue,
@@ -80,6 +82,7 @@ _ROUTES = (
     "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K or /message?id=I&key=K, GET /dead, GET /status,"
     " POST /requeue, POST /again?key=K or ?id=I, POST /hand-off, GET /hand-off/marks, GET or POST /actions,"
     " GET /actions/{id}, GET /destinations, PUT, GET or DELETE /destinations/{name}, POST /destinations/{name}/test,"
+    " GET /remembered, DELETE /remembered?key=K&id=I,"
     " GET /tenants, PUT, GET or DELETE /tenants/{name}, POST /pause or /resume, also with ?key=K, ?destination=NAME or"
     " ?tenant=NAME, GET /metrics, GET /livez, GET /readyz, GET / (a page), GET /events"
 )
@@ -89,7 +92,7 @@ _IN_ADDRESS = "UTF-8, percent-encoded, and ?key=K"
 _REPLACING = "/messages, or /messages?replace=true, and then &at_latest_ms=N if it is put off again and again"
 _MOST_DIGITS = 15
 _SET_AGAIN = "PUT /destinations/{name}, then the same request; or the message anew, to another destination"
-_REFUSED = {Answer.CONFLICT: OTHER_CONTENT, Answer.REFUSED: no_destination()}
+_REFUSED = {Answer.CONFLICT: OTHER_CONTENT, Answer.REFUSED: no_destination(), Answer.FULL: MANY_WAIT}
 _DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
 
 
@@ -134,6 +137,8 @@ def app(running: Running, max_payload: int, bodies: Bodies, live: Live) -> ASGIA
         Route("/message", messages.one, methods=["GET", "DELETE", "PATCH"]),
         Route("/dead", listing.dead, methods=["GET"]),
         Route("/status", listing.status, methods=["GET"]),
+        Route("/remembered", listing.remembered, methods=["GET"]),
+        Route("/remembered", messages.forget_event, methods=["DELETE"]),
         Route("/requeue", messages.requeue, methods=["POST"]),
         Route("/again", messages.again, methods=["POST"]),
         *messages.actions.routes,
@@ -183,7 +188,7 @@ class _Messages:
 
     async def _one(self, queued: "Future[Receipt]", options: dict[str, Any]) -> Response:
         receipt = await or_unavailable(queued)
-        [(_, operation, found)] = receipt.rows()
+        [(_, operation, found, let_go)] = receipt.rows()
         if isinstance(found, BadRecord):
             allowed = _ONE if found.reason.startswith(_NOT_JSON) else found.allowed
             raise problem(_status_of(found), found.reason, allowed)
@@ -192,7 +197,9 @@ class _Messages:
         assert receipt.name is not None
         id_, key, due = receipt.name
         is_put_off = found is Answer.REPLACED and "at_latest_ms" in options
-        more = {"due": due} if due and (found is Answer.ACCEPTED or is_put_off) else {}
+        more: dict[str, object] = {"due": due} if due and (found is Answer.ACCEPTED or is_put_off) else {}
+        if let_go is not None:
+            more["let_go"] = let_go
         return _state(operation, id_, key, found, **more)
 
     async def _many(self, body: bytes, options: dict[str, Any], take_room: Callable[[int], None]) -> Response:
@@ -210,8 +217,9 @@ class _Messages:
         def text() -> bytes:
             lines = bytearray()  # there may be 200,000
             rows = (row for receipt in receipts for row in receipt.rows())
-            for number, (line, operation, found) in enumerate(rows, 1):
-                lines += msgspec.json.encode(_answer(number if len(receipts) > 1 else line, operation, found)) + b"\n"
+            for number, (line, operation, found, let_go) in enumerate(rows, 1):
+                at = number if len(receipts) > 1 else line
+                lines += msgspec.json.encode(_answer(at, operation, found, let_go)) + b"\n"
             return bytes(lines)
 
         return Response(await self._of_many.call(text), 200, media_type="application/x-ndjson")
@@ -239,6 +247,15 @@ class _Messages:
         answer = await self._ask(Requeue(name.id, name.key))
         why = fault(reply("requeue", answer).sentence, _SET_AGAIN) if answer is Answer.REFUSED else {}
         return _state("requeue", name.id, name.key, answer, **why)
+
+    async def forget_event(self, request: Request) -> Response:
+        wrong = "the address names no event", "/remembered?key=K&id=I, neither empty"
+        await self._no_body(request, wrong[1])
+        given = _given(request, ("key", "id"), *wrong)
+        if len(given) != 2:
+            raise problem(400, *wrong)
+        answer = await self._ask(ForgetEvent(given["id"], given["key"]))
+        return _state("forget_event", given["id"], given["key"], answer)
 
     async def pause(self, request: Request) -> Response:
         path = request.url.path
@@ -291,13 +308,14 @@ def _status_of(bad: BadRecord) -> int:
     return 413 if bad.is_too_large else 400
 
 
-def _answer(line: int, operation: str, found: Answer | BadRecord) -> dict[str, object]:
+def _answer(line: int, operation: str, found: Answer | BadRecord, let_go: int | None) -> dict[str, object]:
     if isinstance(found, BadRecord):
         return {"line": line, "status": _status_of(found), **fault(found.reason, found.allowed)}
     status = reply(operation, found).status
     if (bad := _REFUSED.get(found)) is not None:
         return {"line": line, "status": status, **fault(bad.reason, bad.allowed)}
-    return {"line": line, "status": status, "state": found}
+    count = {} if let_go is None else {"let_go": let_go}
+    return {"line": line, "status": status, **count, "state": found}
 
 
 class _Any(Convertor[str]):
@@ -360,7 +378,7 @@ def _options_of(request: Request) -> dict[str, Any]:
     return options | {"replace": True} | ({"at_latest_ms": int(latest)} if "at_latest_ms" in given else {})
 
 
-def _state(operation: str, id_: str, key: str | None, answer: Answer, **more: str) -> Response:
+def _state(operation: str, id_: str, key: str | None, answer: Answer, **more: object) -> Response:
     return json_response(reply(operation, answer).status, {"id": id_, "key": key, **more, "state": answer})
 
 

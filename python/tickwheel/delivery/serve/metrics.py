@@ -179,6 +179,8 @@ def _messages(summary: Summary, measures: EngineMeasures) -> Iterator[Metric]:
     yield counter("late_cancels", "Cancels that came after the message was sent.", summary.cancels_too_late)
     yield counter("rescheduled_messages", "Messages that got another due time or payload.", summary.rescheduled)
     yield counter("late_reschedules", "Other due times that came too late.", summary.reschedules_too_late)
+    yield counter("events", "Events that came, each once.", summary.events)
+    yield counter("let_go_messages", "Messages that events have let go.", summary.let_go)
     yield counter("expired_messages", "Messages whose time was over before they were sent.", summary.expired)
     yield counter("requeued_messages", "Dead letters that are tried anew.", summary.requeued)
     yield counter("duplicates", "Messages and cancels that were known already.", summary.duplicates)

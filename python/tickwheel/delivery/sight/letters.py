@@ -13,7 +13,8 @@ _FIRST_BYTES = 1_000
 class LetterSeen(msgspec.Struct, frozen=True):
     """A dead letter: its number, the time, and what a line of `--dead-letters` says.
 
-    `record` holds the first 1,000 bytes of the record. `destination`, `tenant`: those that the message named.
+    `record` holds the first 1,000 bytes of the record. `destination`, `tenant`: those that the message named. `cause`:
+    of a message with `until_event`, `event` or `deadline`; `event`: the name, the id and the payload of that event.
     """
 
     n: int
@@ -25,6 +26,8 @@ class LetterSeen(msgspec.Struct, frozen=True):
     record: str
     destination: str | None
     tenant: str | None
+    cause: str | None = None
+    event: msgspec.Raw | None = None
 
 
 class LetterPage(msgspec.Struct, frozen=True):
@@ -50,7 +53,15 @@ def list_letters(
     [before_n] = numbers_of(cursor, 1) if cursor else [2**62]
     rows = db.letters(before_n, destination, tenant, limit + 1, _FIRST_BYTES)
     found = [
-        LetterSeen(n, rfc_3339(at_ms), source, line, reason, allowed, record.decode("utf-8", "replace"), *named)
-        for n, at_ms, source, line, reason, allowed, record, *named in rows[:limit]
+        LetterSeen(
+            n, rfc_3339(at_ms), source, line, reason, allowed, record.decode("utf-8", "replace"), to, of, *_cause(event)
+        )
+        for n, at_ms, source, line, reason, allowed, record, to, of, event in rows[:limit]
     ]
     return LetterPage(found, str(found[-1].n) if len(rows) > limit else None)
+
+
+def _cause(event: str | None) -> tuple[str | None, msgspec.Raw | None]:
+    if not event:
+        return (None if event is None else "deadline"), None
+    return "event", msgspec.Raw(event.encode())

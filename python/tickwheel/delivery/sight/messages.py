@@ -87,11 +87,12 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Which messages: of a key, a destination, a tenant; due from and before a time. `limit`: the most of a page."""
+    """Which messages: of a key, a destination, a tenant; that wait for an event; due in a span. `limit` of a page."""
 
     key: str | None = None
     destination: str | None = None
     tenant: str | None = None
+    until: str | None = None
     due_from_ms: int | None = None
     due_before_ms: int | None = None
     limit: int = 100
@@ -107,6 +108,8 @@ def list_messages(db: StoreSnapshot, state: State, which: Filter, cursor: str | 
     if getattr(which, named) is not None and state in (State.DELIVERED, State.CANCELLED):
         text = f"{state} messages can't be listed by {named}, which is forgotten with the outcome"
         raise WrongUsage(f"{text}: ask for waiting, recurring, dead or expired ones")
+    if which.until is not None and state is not State.WAITING:
+        raise WrongUsage(f"{state} messages wait for no event: ask for waiting ones")
     part = msgspec.structs.astuple(which)
     if state is State.WAITING:
         after = numbers_of(cursor, 2) if cursor else ()
@@ -136,7 +139,8 @@ def seen(found: Mapping[str, Any]) -> dict[str, Any]:
 class Details(Seen, frozen=True, kw_only=True):
     """A message with its content, as long as the store has it: the payload, as JSON or as bytes in base64; `expires`
     and `traceparent`, if it has them. `seq`: its number. `key_paused_since`: only of a waiting or recurring message, if
-    its key is paused. `next_id`: only of a recurring message; the id of its open occurrence.
+    its key is paused. `next_id`: only of a recurring message; the id of its open occurrence. `until_event`: what a
+    waiting message waits for, or did; then `cause` is `event` or `deadline`, and `event` has name, id and payload.
     """
 
     seq: int
@@ -146,6 +150,9 @@ class Details(Seen, frozen=True, kw_only=True):
     payload_base64: str | None = None
     expires: str | None = None
     traceparent: str | None = None
+    until_event: Sequence[str] | None = None
+    cause: str | None = None
+    event: msgspec.Raw | None = None
 
 
 def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None:
@@ -158,8 +165,11 @@ def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None
     if found is None:
         return None
     payload, is_json = found.pop("payload") or (b"", None)
+    names, event = found.pop("until_event"), found.pop("event")
     return Details(
         **seen(found),
+        until_event=None if names is None else names.split(" "),
+        event=None if event is None else msgspec.Raw(event.encode()),
         payload=msgspec.Raw(payload) if is_json else None,
         payload_base64=base64.b64encode(payload).decode() if is_json is False else None,
     )

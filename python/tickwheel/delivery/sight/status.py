@@ -56,7 +56,8 @@ class StoreStatus(msgspec.Struct, frozen=True):
     counts in none of them until it has its new outcome. `dead_letters`: how many the store has kept. `due_within`:
     waiting messages by how soon they are due, the overdue ones too. `paused_keys`: how many keys are paused;
     `paused_key_names`: the first twenty of them, by their time. `down_since`, `down_reason`: of the destination, if it
-    is down. `in_doubt`: the keys that fail for longest, and why. `destinations`: those that messages name.
+    is down. `waiting_for_events`: waiting messages that an event would let go; `remembered_events`: events that let go
+    what comes later. `in_doubt`: the keys that fail for longest, and why. `destinations`: those that messages name.
     """
 
     at: str
@@ -81,6 +82,8 @@ class StoreStatus(msgspec.Struct, frozen=True):
     paused_key_names: Sequence[str]
     down_since: str | None
     down_reason: str | None
+    waiting_for_events: int
+    remembered_events: int
     in_doubt: InDoubt
     destinations: Destinations
     file_size: int

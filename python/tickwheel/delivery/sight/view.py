@@ -15,6 +15,7 @@ from tickwheel.delivery.sight.destinations import (
     list_destinations,
     show_destination,
 )
+from tickwheel.delivery.sight.events import RememberedPage, list_remembered
 from tickwheel.delivery.sight.letters import LetterPage, list_letters
 from tickwheel.delivery.sight.messages import Details, Filter, Page, State, list_messages, show_message
 from tickwheel.delivery.sight.status import StoreStatus, status_of
@@ -59,6 +60,7 @@ class StoreView:
         key: str | None = None,
         destination: str | None = None,
         tenant: str | None = None,
+        until: str | None = None,
         due_from: Time | None = None,
         due_before: Time | None = None,
         limit: int = 100,
@@ -70,13 +72,13 @@ class StoreView:
         `due_from`, `due_before`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds. `limit`: up to 1,000.
         `cursor`: the `next` of the page before, with the same filters. A page ends early after 4 MiB of names. With a
         filter it may be short or empty, although it is not the last: one call looks at 100,000 messages. `destination`,
-        `tenant`: not for delivered and cancelled messages, of which they are not known. Errors: also `BadRecord` for a
-        time.
+        `tenant`: not for delivered and cancelled messages, of which they are not known. `until`: those that an event of
+        this name would let go; only for waiting messages. Errors: also `BadRecord` for a time.
         """
         if state not in list(State):
             raise WrongUsage(f"state is {state!r:.100}: ask for {', '.join(State)}")
         part = range_of(due_from, due_before)
-        texts = {"key": key, "destination": destination, "tenant": tenant}
+        texts = {"key": key, "destination": destination, "tenant": tenant, "until": until}
         checked = {name: checked_text(text, name) for name, text in texts.items() if text is not None}
         which = Filter(**checked, due_from_ms=part[0], due_before_ms=part[1], limit=limit)
         with _opened(self._store) as db:
@@ -101,6 +103,12 @@ class StoreView:
         of = None if tenant is None else checked_text(tenant, "tenant")
         with _opened(self._store) as db:
             return list_letters(db, destination=to, tenant=of, limit=limit, cursor=cursor)
+
+    def remembered(self, *, key: str | None = None, limit: int = 100, cursor: str | None = None) -> RememberedPage:
+        """A page of the events that are remembered, of this key or of all, in the order in which they came."""
+        of = None if key is None else checked_text(key, "key")
+        with _opened(self._store) as db:
+            return list_remembered(db, key=of, limit=limit, cursor=cursor)
 
     # `list` is a method here, and no type any more.
     def actions(self, id: str | None = None) -> Sequence[Action]:  # noqa: A002

@@ -3,7 +3,8 @@
 - The producer is idempotent and waits for all replicas (`acks=all`). Each record has its own answer: a failed record is
   a failed attempt of its message alone. If a broker refuses a whole request because of a bad record, the sink halves
   the request until it has found the bad record.
-- Headers: `tickwheel-id`, `-digest`, `-store`, `-seq`, `-due`, `-attempt`, `-redelivered`.
+- Headers: `tickwheel-id`, `-digest`, `-store`, `-seq`, `-due`, `-attempt`, `-redelivered`; of a message with
+  `until_event` also `-cause`, and `-event` (JSON with name, id and payload).
 - Keys have the same partitions as with Kafka's own client (murmur2), so a topic may have producers of both kinds.
 - Idempotence covers the producer's own retries, not a new attempt. A record that timed out may have been written, or
   may be written later. After the retry the topic then has two copies. If the message is a dead letter, the topic may
@@ -365,6 +366,9 @@ def opener_of(spec: str) -> SinkOpener:
 
 def _record(delivery: Delivery, store_id: str) -> dict[str, Any]:
     message = delivery.message
+    caused = {} if delivery.cause is None else {"tickwheel-cause": delivery.cause.encode()}
+    if delivery.event is not None:
+        caused["tickwheel-event"] = msgspec.json.encode(delivery.event)
     return {
         "key": None if message.key is None else message.key.encode(),
         "value": bytes(message.payload),
@@ -377,6 +381,7 @@ def _record(delivery: Delivery, store_id: str) -> dict[str, Any]:
             "tickwheel-due": rfc_3339(message.due_ms).encode(),
             "tickwheel-redelivered": b"true" if delivery.redelivered else b"false",
             **({} if message.tenant is None else {"tickwheel-tenant": message.tenant.encode()}),
+            **caused,
         },
     }
 

@@ -27,7 +27,7 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
 import math
 import select
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
@@ -42,7 +42,15 @@ from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, without, 
 from tickwheel.delivery.sinks.patience import ALONE_S, Patience, samples
 from tickwheel.delivery.sinks.poolers import backend_of
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, SinkOpener, SinkSettings
-from tickwheel.delivery.sinks.tables import EARLIER_AT_ONCE, TableSink, Verdicts, check_columns, row_of, table_of
+from tickwheel.delivery.sinks.tables import (
+    CAUSED,
+    EARLIER_AT_ONCE,
+    TableSink,
+    Verdicts,
+    check_columns,
+    row_of,
+    table_of,
+)
 from tickwheel.delivery.sinks.writers import Runs, Writer
 
 FORM = "postgresql://USER:PASSWORD@HOST/DATABASE?table=T"
@@ -58,7 +66,7 @@ _TYPES = {
     "attempt": "integer",
     "redelivered": "boolean",
 }
-_SENT = {**_TYPES, "payload": "text"}  # an array of json has no binary form here; the server converts the text
+_JSON = {"payload", "event"}  # an array of json has no binary form here; the server converts the text
 _IDS_TYPES = {"digest": "bytea", "store": "text", "run": "text", "first_seq": "bigint"}
 _NOT_NULL = {"id", "due", "delivered_at", "lateness_ms", "attempt", "redelivered"}
 
@@ -111,25 +119,21 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _Row = tuple[Any, ...]  # digest, the columns, and `first_seq`
 _Old = Sequence[tuple[bytes, int]]
 
-_PARTS = ", ".join(
-    f"%({name})b::{kind}[]" for name, kind in {"digest": "bytea", **_SENT, "first_seq": "bigint"}.items()
-)
-_INSERT = f"""
+_INSERT = """
     WITH old AS (
-        DELETE FROM {{ids}} WHERE digest = ANY(%(old)b::bytea[])
+        DELETE FROM {ids} WHERE digest = ANY(%(old)b::bytea[])
         AND (store <> %(store)s OR first_seq = ANY(%(old_first_seq)b::bigint[]))
     ),
     new AS (
-        INSERT INTO {{ids}} AS it (digest, store, run, first_seq)
+        INSERT INTO {ids} AS it (digest, store, run, first_seq)
         SELECT unnest(%(digest)b::bytea[]), %(store)s, %(run)s, unnest(%(first_seq)b::bigint[])
         ON CONFLICT (digest) DO UPDATE SET run = excluded.run, first_seq = excluded.first_seq
         WHERE it.store = excluded.store AND it.first_seq < excluded.first_seq RETURNING digest
     )
-    INSERT INTO {{table}} ({", ".join(_TYPES)})
-    SELECT {", ".join("payload::json" if name == "payload" else name for name in _TYPES)}
-    FROM unnest({_PARTS}) WITH ORDINALITY AS sent (digest, {", ".join(_TYPES)}, first_seq, place)
+    INSERT INTO {table} ({columns})
+    SELECT {values} FROM unnest({parts}) WITH ORDINALITY AS sent (digest, {columns}, first_seq, place)
     JOIN new USING (digest) ORDER BY place
-"""  # noqa: S608, made of the names above
+"""
 
 
 class _NotThereError(psycopg.OperationalError):
@@ -146,7 +150,7 @@ class PostgresqlSink(TableSink):
         self._options = options
         self._table = sql.Identifier(*names)
         self._ids = sql.Identifier(*names[:-1], f"{names[-1]}_ids")
-        self._insert = sql.SQL(_INSERT).format(table=self._table, ids=self._ids)
+        self._caused: Sequence[str] = ()
         self._lock = _lock_of(settings.store_id, names)
         self._connection: psycopg.Connection | None = None
         self._limits = (0, 0)  # as `_limit` set them for the connection
@@ -158,8 +162,11 @@ class PostgresqlSink(TableSink):
         try:
             connection = self._open()
             with connection.transaction():  # so a start that fails makes no table
-                _make(connection, self._table, _TYPES, "")
+                there = _make(connection, self._table, _TYPES, "")
+                self._caused = [name for name in CAUSED if name in there]
                 _make(connection, self._ids, _IDS_TYPES, ", PRIMARY KEY (digest)")
+                self._columns = (*_TYPES, *self._caused)
+                self._insert = _insert_of(self._table, self._ids, self._columns)
                 self._write(connection, (), ())  # finds wrong types and missing rights now, not with every message
         except psycopg.Error as error:
             self.close()
@@ -178,7 +185,7 @@ class PostgresqlSink(TableSink):
             raise Unanswered(f"{type(error).__name__}: {_error_text(error)}") from None
 
     def _write_all(self, deliveries: Sequence[Delivery]) -> Refusals:
-        rows = [_row(delivery) for delivery in deliveries]
+        rows = [_row(delivery, self._caused) for delivery in deliveries]
         search = _Search(self._own_s, self._patience, len(rows))
         with self._connected() as connection:
             old: _Old = ()
@@ -311,8 +318,9 @@ class PostgresqlSink(TableSink):
         return self._defers
 
     def _write(self, connection: psycopg.Connection, rows: Sequence[_Row], old: _Old) -> None:
-        columns = zip(*rows, strict=True) if rows else [()] * (2 + len(_TYPES))
-        values = {name: list(column) for name, column in zip(("digest", *_TYPES, "first_seq"), columns, strict=True)}
+        names = ("digest", *self._columns, "first_seq")
+        columns = zip(*rows, strict=True) if rows else [()] * len(names)
+        values = {name: list(column) for name, column in zip(names, columns, strict=True)}
         dropped = {"old": [digest for digest, _ in old], "old_first_seq": [first_seq for _, first_seq in old]}
         own = {"store": self._settings.store_id, "run": self._settings.run}
         connection.execute(self._insert, {**values, **dropped, **own})
@@ -492,8 +500,19 @@ def read_address(spec: str) -> tuple[dict[str, Any], list[str]]:
     return options, names
 
 
-def _row(delivery: Delivery) -> _Row:
-    return delivery.digest, *row_of(delivery, lambda ms: _EPOCH + timedelta(milliseconds=ms)), delivery.first_seq
+def _row(delivery: Delivery, caused: Sequence[str]) -> _Row:
+    columns = row_of(delivery, lambda ms: _EPOCH + timedelta(milliseconds=ms), caused)
+    return delivery.digest, *columns, delivery.first_seq
+
+
+def _insert_of(table: sql.Identifier, ids: sql.Identifier, columns: Sequence[str]) -> sql.Composed:
+    kinds = {name: "text" if name in _JSON else _TYPES.get(name, "text") for name in columns}
+    parts = ", ".join(
+        f"%({name})b::{kind}[]" for name, kind in {"digest": "bytea", **kinds, "first_seq": "bigint"}.items()
+    )
+    values = ", ".join(f"{name}::json" if name in _JSON else name for name in columns)
+    named = {"columns": ", ".join(columns), "values": values, "parts": parts}
+    return sql.SQL(_INSERT).format(table=table, ids=ids, **{name: sql.SQL(text) for name, text in named.items()})
 
 
 def _size(rows: Sequence[_Row]) -> int:
@@ -532,7 +551,7 @@ def _lock_of(store_id: str, names: Sequence[str]) -> int:
     return int.from_bytes(blake2b(name, digest_size=8).digest(), "big", signed=True)
 
 
-def _make(connection: psycopg.Connection, name: sql.Identifier, types: dict[str, str], key: str) -> None:
+def _make(connection: psycopg.Connection, name: sql.Identifier, types: dict[str, str], key: str) -> Container[str]:
     text = name.as_string(connection)
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('tickwheel'))")  # two processes may start together
@@ -541,6 +560,7 @@ def _make(connection: psycopg.Connection, name: sql.Identifier, types: dict[str,
             connection.execute(sql.SQL("CREATE TABLE {} ({})").format(name, sql.SQL(columns + key)))
         there = {column for (column,) in connection.execute(_COLUMNS_THERE, (text,))}
     check_columns(text, types, there)
+    return there
 
 
 def _where(options: dict[str, Any]) -> str:

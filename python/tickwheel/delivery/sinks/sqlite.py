@@ -20,7 +20,7 @@
 import itertools
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
@@ -31,6 +31,7 @@ from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailab
 from tickwheel.delivery.sinks.interrupting import TimeLimit, was_interrupted
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import (
+    CAUSED,
     COLUMNS,
     EARLIER_AT_ONCE,
     TableSink,
@@ -65,7 +66,8 @@ class SqliteSink(TableSink):
         super().__init__(settings, writer)
         self._path = path
         self._table = table
-        self._insert = f'INSERT INTO "{table}" ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})'  # noqa: S608
+        self._insert = ""  # for the columns that the table has, as `_open` finds them
+        self._caused: Sequence[str] = ()
         # A cached EXPLAIN would not notice that the table is gone.
         self._insert_none = (
             f'INSERT INTO "{table}" ({", ".join(COLUMNS)}) SELECT {", ".join("?" * len(COLUMNS))} WHERE 0'
@@ -85,8 +87,9 @@ class SqliteSink(TableSink):
         self._limit: TimeLimit
         self._file: tuple[int, int] | None = None  # that has the tables
         try:
+            database = self._open()
             for statement in (self._insert, self._note, self._drop):  # fails now if they can't work, as on a view
-                self._open().execute(f"EXPLAIN {statement}", (None,) * statement.count("?"))
+                database.execute(f"EXPLAIN {statement}", (None,) * statement.count("?"))
         except sqlite3.Error as error:
             self.close()
             problem = f"{path} can't be used: {error}"
@@ -175,7 +178,12 @@ class SqliteSink(TableSink):
                     raise sqlite3.OperationalError(f"it can't be put into WAL mode, and stays in {mode}")
                 database.execute("PRAGMA synchronous=FULL")
                 if file != self._file:
-                    _make_tables(database, self._path, self._table)
+                    there = _make_tables(database, self._path, self._table)
+                    self._caused = [name for name in CAUSED if name in there]
+                    columns = (*COLUMNS, *self._caused)
+                    self._insert = (
+                        f'INSERT INTO "{self._table}" ({", ".join(columns)}) VALUES ({", ".join("?" * len(columns))})'  # noqa: S608
+                    )
             except BaseException:
                 database.close()
                 raise
@@ -205,7 +213,7 @@ class SqliteSink(TableSink):
                 noted = database.executemany(self._note, (self._noted(it) for it in deliveries))
                 are_new = noted.rowcount == len(deliveries)
                 if are_new:
-                    database.executemany(self._insert, (row_of(it, rfc_3339) for it in deliveries))
+                    database.executemany(self._insert, (row_of(it, rfc_3339, self._caused) for it in deliveries))
             if are_new:
                 self._commit(database)
                 return True
@@ -263,7 +271,7 @@ class SqliteSink(TableSink):
         """After an error the savepoint is open, unless the transaction has ended."""
         database.execute("SAVEPOINT of_a_row")  # a trigger with RAISE(FAIL) leaves what it has done
         if database.execute(self._note, self._noted(delivery)).rowcount:  # else it already has its row
-            database.execute(self._insert, row_of(delivery, rfc_3339))
+            database.execute(self._insert, row_of(delivery, rfc_3339, self._caused))
         database.execute("RELEASE of_a_row")
 
     def _noted(self, delivery: Delivery) -> tuple[bytes, str, str, int]:
@@ -317,8 +325,10 @@ def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _make_tables(database: sqlite3.Connection, path: Path, table: str) -> None:
-    """Makes the missing tables. After an error none of them is made, because the caller closes the connection."""
+def _make_tables(database: sqlite3.Connection, path: Path, table: str) -> Container[str]:
+    """Makes the missing tables, and returns the columns of the table. After an error none of them is made, because the
+    caller closes the connection.
+    """
     database.execute("BEGIN IMMEDIATE")
     database.execute(
         f'CREATE TABLE IF NOT EXISTS "{table}" (id TEXT NOT NULL, key TEXT, due TEXT NOT NULL, payload TEXT,'
@@ -329,7 +339,9 @@ def _make_tables(database: sqlite3.Connection, path: Path, table: str) -> None:
         f'CREATE TABLE IF NOT EXISTS "{table}_ids" (digest BLOB PRIMARY KEY, store TEXT NOT NULL, run TEXT NOT NULL,'
         " first_seq INTEGER NOT NULL) WITHOUT ROWID"
     )
-    for name, needed in ((table, COLUMNS), (f"{table}_ids", ("digest", "store", "run", "first_seq"))):
+    there: set[str] = set()
+    for name, needed in ((f"{table}_ids", ("digest", "store", "run", "first_seq")), (table, COLUMNS)):
         there = {row[1].lower() for row in database.execute(f'PRAGMA table_info("{name}")')}
         check_columns(f"{name} in {path}", needed, there)
     database.execute("COMMIT")
+    return there

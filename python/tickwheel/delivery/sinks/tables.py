@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import ClassVar, TypeAlias
 from urllib.parse import parse_qsl
 
+import msgspec
+
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.model.message import Message
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkSettings
@@ -31,6 +33,9 @@ COLUMNS = (
     "attempt",
     "redelivered",
 )
+
+CAUSED = ("cause", "event")
+"""These are written if the table has them: why a message with `until_event` is due, and the event as JSON (D22)."""
 
 LONGEST_NAME = 53
 """PostgreSQL truncates names after 63 bytes, and a suffix is appended to this name."""
@@ -89,9 +94,10 @@ class TableSink(Sink):
         """Digest, store and `first_seq` of those that are in `T_ids`."""
 
 
-def row_of(delivery: Delivery, moment: Callable[[int], object]) -> tuple[object, ...]:
-    """The values of `COLUMNS`. `moment`: the value of milliseconds since 1970."""
-    message = delivery.message
+def row_of(delivery: Delivery, moment: Callable[[int], object], caused: Sequence[str]) -> tuple[object, ...]:
+    """The values of `COLUMNS`, and of those of `CAUSED`. `moment`: the value of milliseconds since 1970."""
+    message, event = delivery.message, delivery.event if caused else None
+    of_cause = {"cause": delivery.cause, "event": None if event is None else msgspec.json.encode(event).decode()}
     return (
         message.id,
         message.key,
@@ -101,6 +107,7 @@ def row_of(delivery: Delivery, moment: Callable[[int], object]) -> tuple[object,
         delivery.lateness_ms,
         delivery.attempt,
         delivery.redelivered,
+        *(of_cause[name] for name in caused),
     )
 
 

@@ -92,6 +92,14 @@ def move(id_: str, answer: str = "rescheduled", key: str | None = None, **to: An
     return Do("reschedule", answer, {"id": id_, "key": key, **to})
 
 
+def event(id_: str, name: str, answer: str = "let_go", key: str | None = "k", **more: Any) -> Do:
+    return Do("event", answer, {"id": id_, "key": key, "event": name, **more})
+
+
+def forget(id_: str, answer: str = "cancelled") -> Do:
+    return Do("forget_event", answer, {"id": id_, "key": "k"})
+
+
 def requeue(id_: str, answer: str = "requeued", key: str | None = None) -> Do:
     return Do("requeue", answer, {"id": id_, "key": key})
 
@@ -336,6 +344,38 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
         put("yearly", cron="0 9 1 1 *", tz="Asia/Tokyo"),
         state("yearly", "recurring"),
         Due("yearly", "-01-01T00:00:00.000Z"),
+    ),
+    "event": (
+        put("a", due=FAR, key="k", until_event=["paid", "lost"]),
+        put("a", "duplicate", due=FAR, key="k", until_event=["lost", "paid"]),
+        put("a", "conflict", due=FAR, key="k", until_event=["paid"]),
+        put("b", due=FAR, key="k", until_event=["lost"]),
+        put("c", due=FAR, key="other", until_event=["paid"]),
+        event("e", "paid", payload={"sum": 12}),
+        arrived(("a", 1)),
+        Ended("a", "delivered", key="k"),
+        event("e", "paid", payload={"sum": 12}),
+        event("e", "paid", "conflict", payload={"sum": 13}),
+        state("b", "waiting", key="k"),
+        state("c", "waiting", key="other"),
+        cancel("b", key="k"),
+        event("f", "lost"),
+        put("d", "refused", due=FAR, until_event=["paid"]),
+        put("d", "refused", due=FAR, key="k", until_event=[]),
+        put("d", "refused", key="k", every=60_000, until_event=["paid"]),
+        event("g", "two words", "refused"),
+    ),
+    "remembered event": (
+        event("e", "paid", remember_ms=3_600_000),
+        put("a", due=FAR, key="k", until_event=["paid"]),
+        arrived(("a", 1)),
+        put("b", due=FAR, key="k", until_event=["lost"]),
+        state("b", "waiting", key="k"),
+        forget("e"),
+        forget("e", "unknown"),
+        put("c", due=FAR, key="k", until_event=["paid"]),
+        state("c", "waiting", key="k"),
+        event("f", "paid", "refused", remember_ms=0),
     ),
     "order": (
         pause(),

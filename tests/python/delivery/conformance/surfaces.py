@@ -27,7 +27,7 @@ from tickwheel.delivery import AsyncDeliveryQueue, BadRecord, Delivery, Delivery
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
 from tickwheel.delivery.read.hand_off_rows import HANDED, batch_of
 
-STEERING = {"requeue", "again", "pause", "resume", "state"}
+STEERING = {"requeue", "again", "pause", "resume", "state", "forget_event"}
 
 
 class Destination:
@@ -81,11 +81,10 @@ class Queue:
             answer = self.call(op, fields)
         except BadRecord as bad:
             return "conflict" if "other content" in bad.reason else "refused"
-        return {"pause": "paused", "resume": "resumed"}.get(op) or answer.value
+        return {"pause": "paused", "resume": "resumed"}.get(op) or getattr(answer, "value", "let_go")  # or a count
 
     def call(self, op: str, fields: dict[str, Any]) -> Any:
-        named = dict(fields)
-        first = [named.pop("id")] if "id" in named else []
+        first, named = arguments(op, fields)
         return getattr(self.queue, op)(*first, **named)
 
     def due(self, id_: str, key: str | None) -> str:
@@ -133,8 +132,7 @@ class Async(Queue):
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(20)
 
     def call(self, op: str, fields: dict[str, Any]) -> Any:
-        named = dict(fields)
-        first = [named.pop("id")] if "id" in named else []
+        first, named = arguments(op, fields)
         return self.run(getattr(self.opened, op)(*first, **named))
 
     def due(self, id_: str, key: str | None) -> str:
@@ -176,7 +174,12 @@ class Http:
             answer = str(reply.body["state"])
             assert reply.status == status_of(op, answer), f"{op} is answered {answer} with {reply.status}"
             return answer
-        return {("put", 409): "conflict", ("pause", 200): "paused", ("resume", 200): "resumed"}[op, reply.status]
+        return {
+            ("put", 409): "conflict",
+            ("event", 409): "conflict",
+            ("pause", 200): "paused",
+            ("resume", 200): "resumed",
+        }[op, reply.status]
 
     def _put(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
         replacing = {name: fields.pop(name) for name in ("replace", "at_latest_ms") if name in fields}
@@ -192,6 +195,12 @@ class Http:
 
     def _reschedule(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
         return "PATCH", address(fields), {name: fields[name] for name in ("due", "delay_ms") if name in fields}
+
+    def _event(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
+        return "POST", "/messages", {"op": "event", **fields}
+
+    def _forget_event(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
+        return "DELETE", f"/remembered?{urlencode(fields)}", None
 
     def _requeue(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
         return "POST", "/requeue", fields
@@ -213,7 +222,7 @@ class Http:
 
 
 class Commands(Http):
-    """`tickwheel cancel`, `reschedule`, `requeue`, `again`, `pause`, `resume` for that server, `show` for its store."""
+    """`tickwheel cancel`, `event` and the other operations for that server, `show` for its store."""
 
     name = "commands"
     WORDS: ClassVar = {
@@ -226,7 +235,12 @@ class Commands(Http):
         "it waits": "waiting",
         "nothing of this name waits": "unknown",
         "its key is paused": "paused",
+        "no event of this name": "unknown",
+        "other content": "conflict",
+        "is no name of an event": "refused",
+        "remember_ms": "refused",
     }
+    OPTIONS: ClassVar = {"delay_ms": "delay", "remember_ms": "remember"}
 
     def do(self, op: str, fields: dict[str, Any]) -> str:
         if op == "put":
@@ -234,19 +248,23 @@ class Commands(Http):
         if op == "state":
             return self.shown(fields)
         options = [
-            f"--{'delay' if name == 'delay_ms' else name}={value}"
+            f"--{self.OPTIONS.get(name, name)}={json.dumps(value) if name == 'payload' else value}"
             for name, value in fields.items()
-            if value is not None
+            if value is not None and name != "event"
         ]
-        seen = CliRunner().invoke(command, [op, f"http://127.0.0.1:{self.served.port}", *options])
+        name = [fields["event"]] if op == "event" else []
+        server = f"http://127.0.0.1:{self.served.port}"
+        seen = CliRunner().invoke(command, [op.replace("_", "-"), server, *name, *options])
         said = seen.stdout + seen.stderr
         if op in ("pause", "resume"):
             assert seen.exit_code == 0, said
             return {"pause": "paused", "resume": "resumed"}[op]
+        if op == "event" and seen.exit_code == 0:
+            return "let_go"
         if seen.exit_code == 0 and "it has not come" not in said:
             return said.rpartition(": ")[2].strip()
         (answer,) = {answer for words, answer in self.WORDS.items() if words in said}
-        assert seen.exit_code == (0 if "it has not come" in said else 1), said
+        assert seen.exit_code == (0 if "it has not come" in said else 2 if op == "event" else 1), said
         return answer
 
     def shown(self, fields: dict[str, Any]) -> str:
@@ -264,7 +282,7 @@ class HandOff(Http):
     """
 
     name = "hand-off"
-    without = frozenset({"replace", "every", "cron"})
+    without = frozenset({"replace", "every", "cron", "until_event", "event"})
 
     def do(self, op: str, fields: dict[str, Any]) -> str | None:  # type: ignore[override]
         if op in STEERING:
@@ -276,6 +294,14 @@ class HandOff(Http):
         return None
 
 
+def arguments(op: str, fields: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Those of the method of a queue."""
+    named = dict(fields)
+    if op == "event":
+        return [named.pop("key"), named.pop("event")], named
+    return [named.pop("id")] if "id" in named and op != "forget_event" else [], named
+
+
 def status_of(op: str, answer: str) -> int:
     """As the page of HTTP has it: what was asked for is done, is not known, or it is too late."""
     match op, answer:
@@ -285,7 +311,7 @@ def status_of(op: str, answer: str) -> int:
             return 202
         case _, "unknown":
             return 404
-        case ("put", _) | ("state", _):
+        case ("put", _) | ("state", _) | ("event", _) | ("forget_event", _):
             return 200
         case ("cancel", "cancelled") | ("reschedule", "rescheduled") | ("requeue", "requeued") | ("again", "tried"):
             return 200

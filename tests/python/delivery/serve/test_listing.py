@@ -62,6 +62,9 @@ def test_a_message_is_shown_with_its_payload__D14(served: Served) -> None:
         "payload_base64": None,
         "expires": None,
         "traceparent": None,
+        "until_event": None,
+        "cause": None,
+        "event": None,
     }
 
 

@@ -85,6 +85,8 @@ def test_everything_is_counted_once__D15(tmp_path: Path) -> None:
             "tickwheel_late_cancels_total": 1,
             "tickwheel_rescheduled_messages_total": 1,
             "tickwheel_late_reschedules_total": 1,
+            "tickwheel_events_total": 0,
+            "tickwheel_let_go_messages_total": 0,
             "tickwheel_expired_messages_total": 0,
             "tickwheel_requeued_messages_total": 0,
             "tickwheel_duplicates_total": 1,

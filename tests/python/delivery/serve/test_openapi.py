@@ -33,6 +33,7 @@ from tickwheel.delivery.sight import (
     DestinationShown,
     Details,
     LetterSeen,
+    Remembered,
     Rule,
     Seen,
     State,
@@ -76,8 +77,10 @@ def resolved(given: dict[str, Any]) -> dict[str, Any]:
 
 def address(operation: Operation, query: str = "") -> str:
     """With what it needs, and this query."""
-    needed = "" if operation[1] != "/message" or query.startswith("id=") else "id=some"
-    query = "&".join(filter(None, (needed, query)))
+    required = {("DELETE", "/remembered"): ("key", "id")}.get(operation, ("id",) if operation[1] == "/message" else ())
+    query = "&".join(
+        [*(f"{name}=some" for name in required if not query.startswith(f"{name}=")), *filter(None, [query])]
+    )
     return operation[1].replace("{id}", "some").replace("{name}", "some") + (f"?{query}" if query else "")
 
 
@@ -174,6 +177,8 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
         **{(method, "/message"): ["id", "key"] for method in ("GET", "DELETE", "PATCH")},
         **{("POST", path): ["key", "destination", "tenant"] for path in ("/pause", "/resume")},
         ("POST", "/again"): ["key", "id"],
+        ("GET", "/remembered"): [*listing._PARAMETERS_OF_EVENTS],
+        ("DELETE", "/remembered"): ["key", "id"],
         HAND_OFF: ["store"],
     }
     assert {operation: names for operation, names in told.items() if names} == known
@@ -203,6 +208,7 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
         ("Details", Details),
         ("Rule", Rule),
         ("Letter", LetterSeen),
+        ("Remembered", Remembered),
         ("Action", Action),
         ("Status", StoreStatus),
         ("DestinationSeen", DestinationSeen),
@@ -216,7 +222,7 @@ def test_a_body_has_the_members_of_the_code_and_no_others__D14(schema: str, stru
 
 
 def test_it_has_every_word_that_an_answer_may_have__D7_D14() -> None:
-    of_others = {Answer.CONFLICT, Answer.PAUSED, Answer.RESUMED, Answer.REMOVED}  # they have their own
+    of_others = {Answer.CONFLICT, Answer.FULL, Answer.PAUSED, Answer.RESUMED, Answer.REMOVED}  # they have their own
     assert set(SCHEMAS["Answer"]["enum"]) == {str(answer) for answer in set(Answer) - of_others}
     assert set(SCHEMAS["Sending"]["properties"]["state"]["enum"]) == {Answer.PAUSED, Answer.RESUMED, Answer.UNKNOWN}
     for kind in ("destination", "tenant"):
@@ -283,6 +289,18 @@ def go_through(served: Served, seeing: Seeing) -> None:
     ask("POST", "/messages", 201, {"id": "beat", "every": 3_600_000, "payload": 1, "missed": "all"})
     ask("POST", "/messages", 201, {"id": "nine", "cron": "0 9 * * *", "tz": "Europe/Berlin", "payload": 1})
     ask("POST", "/messages", 201, {"id": "bytes", "due": FAR_MS, "payload_base64": "/w==", "expires": FAR_MS + 1})
+    waits = {"id": "waits", "key": "e", "due": FAR_MS, "until_event": ["paid"], "payload": 1}
+    ask("POST", "/messages", 201, waits)
+    ask("GET", "/messages", 200, at="/messages?until=paid")
+    event = {"op": "event", "id": "happens", "key": "e", "event": "paid", "remember_ms": 60_000}
+    assert ask("POST", "/messages", 200, event)["let_go"] == 1
+    ask("GET", "/messages/{id}", 200, at="/messages/waits?key=e")
+    assert served.arrived.get(timeout=10).cause == "event"
+    ask("GET", "/remembered", 200)
+    ask("GET", "/remembered", 400, at="/remembered?limit=0")
+    ask("DELETE", "/remembered", 200, at="/remembered?key=e&id=happens")
+    ask("DELETE", "/remembered", 404, at="/remembered?key=e&id=happens")
+    ask("DELETE", "/remembered", 400)
     lines = ask("POST", "/messages", 200, b'{"id": "many", "due": 4000000000000}\n\noops\n', headers=NDJSON)
     told = [json.loads(line) for line in lines.splitlines()]
     assert [line["line"] for line in told] == [1, 3]

@@ -3,12 +3,15 @@
 import json
 import random
 from collections.abc import Iterator
+from pathlib import Path
+from queue import Queue
 
 import msgspec
 import pytest
 
 from delivery.sinks.making import MIB, ODD_IDS, batch, child_sending, delivery, kill_when_it_says, opened
 from delivery.sinks.tables import Table, ids, names, refuse_the_id
+from tickwheel.delivery import DeliveryQueue
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, WrongUsage
 from tickwheel.delivery.model.message import Message
 from tickwheel.delivery.sinks import Delivery, Sink, open_sink
@@ -35,6 +38,30 @@ def test_every_message_is_a_row_in_the_order_given__D4(table: Table, sink: Sink)
     assert sink.send(batch(range(256))) == {}
     assert sink.send(batch([400, 300])) == {}
     assert ids(table) == [*names(0, 255), "id400", "id300"]
+
+
+@pytest.mark.parametrize("added", [("cause", "event"), ("event",), ()])
+def test_the_cause_and_the_event_are_in_columns_that_the_table_has__D10_D22(
+    table: Table, tmp_path: Path, added: tuple[str, ...]
+) -> None:
+    opened(table.spec).close()  # makes the table
+    for column in added:
+        table.ask(f"ALTER TABLE {table.name} ADD COLUMN {column} TEXT")
+    came: Queue[Delivery] = Queue()
+    with DeliveryQueue(tmp_path / "store.db", came.put) as queue:
+        queue.put("a", key="k", due=4_000_000_000_000, until_event=["paid"])
+        queue.event("k", "paid", id="1", payload=[1])
+        queue.put("b", key="k", delay_ms=0)
+        deliveries = [came.get(timeout=20) for _ in range(2)]
+    sink = opened(table.spec)
+    assert sink.send(deliveries) == {}
+    sink.close()
+    rows = {
+        "a": {"cause": "event", "event": '{"name":"paid","id":"1","payload":[1]}'},
+        "b": {"cause": None, "event": None},
+    }
+    found = table.ask(f"SELECT {', '.join(('id', *added))} FROM {table.name} ORDER BY id")
+    assert found == [(id_, *(rows[id_][column] for column in added)) for id_ in "ab"]
 
 
 def test_what_is_sent_again_has_no_second_row__D5(table: Table, sink: Sink) -> None:

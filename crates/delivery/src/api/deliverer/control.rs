@@ -11,6 +11,7 @@ use crate::base::error::DeliveryError;
 use crate::base::times::due_in_range;
 use crate::group::items::{Answer, Failing, Item, TenantChange};
 use crate::group::operations::TENANTS_ARE_ONE;
+use crate::message::events::KeyEvent;
 use crate::message::incoming::Incoming;
 use crate::message::named::{NamedSettings, TenantSettings};
 use crate::message::{Cancel, Message, Reschedule, check_name, checked, checked_destination, checked_tenant, ms_of};
@@ -84,6 +85,44 @@ impl Deliverer {
     pub fn cancel(&self, key: Option<&str>, id: &str) -> Result<Answer, DeliveryError> {
         check_name(key, id).map_err(usage)?;
         self.ask(Item::Cancel(Cancel { id: id.to_owned(), key: key.map(str::to_owned), keep_days: 0 }))
+    }
+
+    /// Lets go the messages of the event's key that wait for its name, and returns once this is on disk: how many they are. Each
+    /// is due from this moment. A message that is due already, or was let go, is not among them. An event that came before lets
+    /// go nothing, and has its first count. `None`: an event of this name came before with other content.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::{Deliverer, Destination, KeyEvent, Message, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// let month = Duration::from_secs(30 * 86_400);
+    /// deliverer.put(Message::after("remind", month, "").with_key("user 7").until_event(["upgraded", "left"]))?;
+    /// assert_eq!(deliverer.event(KeyEvent::of("user 7", "click 1", "upgraded"))?, Some(1));
+    /// assert_eq!(deliverer.event(KeyEvent::of("user 7", "click 1", "upgraded"))?, Some(1)); // the same event
+    /// assert_eq!(deliverer.event(KeyEvent::of("user 7", "click 1", "left"))?, None);
+    /// assert_eq!(deliverer.event(KeyEvent::of("user 7", "click 2", "left").remember(month))?, Some(0));
+    /// assert!(deliverer.forget_event("user 7", "click 2")?);
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if the event is not valid. Otherwise the error that ended the run.
+    pub fn event(&self, event: KeyEvent) -> Result<Option<u32>, DeliveryError> {
+        let event = event.checked(self.schema.max_payload).map_err(usage)?;
+        let answers = self.answers(Item::Event { event, origin: None })?;
+        Ok(answers.let_go.first().map(|(_, count)| *count))
+    }
+
+    /// Lets a remembered event let go no further message. Returns whether it was remembered.
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if no event can have this name. Otherwise the error that ended the run.
+    pub fn forget_event(&self, key: &str, id: &str) -> Result<bool, DeliveryError> {
+        check_name(Some(key), id).map_err(usage)?;
+        Ok(self.ask(Item::Forget { key: key.to_owned(), id: id.to_owned() })? == Answer::Cancelled)
     }
 
     /// Returns the state of a message: an answer of [`cancel`](Deliverer::cancel), or [`Answer::Waiting`].

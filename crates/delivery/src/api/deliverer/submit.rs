@@ -74,7 +74,8 @@ impl Deliverer {
     /// A line is an object with these members: `id`; `key` if there is one; `due` (RFC 3339 or epoch milliseconds) or
     /// `delay_ms`; `payload` or `payload_base64`. If there is no payload, all other members are the payload. A line may
     /// also have `expires` and `traceparent`. A cancel has `"op": "cancel"`, `id` and `key`. A reschedule has
-    /// `"op": "reschedule"`, `id`, `key`, and `due` or `delay_ms`.
+    /// `"op": "reschedule"`, `id`, `key`, and `due` or `delay_ms`. An event has `"op": "event"`, `id`, `key`, `event`, and
+    /// perhaps a payload and `remember_ms`; a message that waits for one has `until_event`, a list of names.
     ///
     /// # Errors
     /// The error that ended the run.
@@ -123,6 +124,7 @@ impl Deliverer {
 fn item_of(parsed: Parsed) -> Result<Item, BadRecord> {
     match parsed {
         Parsed::Bad(bad, _) => Err(bad),
+        Parsed::Event(event, _) => Ok(Item::Event { event, origin: None }), // the caller has the answer
         other => Ok(other.into()),
     }
 }

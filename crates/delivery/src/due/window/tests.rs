@@ -24,7 +24,7 @@ fn opened(bounds: Bounds) -> Window {
 }
 
 fn add(window: &mut Window, row: WaitingRow) -> Option<Slot> {
-    window.admit(row, 0, body(row.lane, row.seq), &mut Vec::new())
+    window.admit(row, 0, Some(body(row.lane, row.seq)), &mut Vec::new())
 }
 
 fn of_lane(window: &Window, number: i64) -> &Lane {
@@ -56,7 +56,7 @@ fn the_example_of_the_window_holds__d4_d8() {
     assert_eq!((of_lane(&window, 1).more_from, window.len()), (Some((30, 3)), 2));
     assert_eq!(window.take_changed_lanes().collect::<Vec<_>>(), [(1, Some((30, 3)))]);
     let mut gone = Vec::new();
-    assert!(window.admit(row(15, 10, Some(1), 10), 0, body(Some(1), 10), &mut gone).is_some());
+    assert!(window.admit(row(15, 10, Some(1), 10), 0, Some(body(Some(1), 10)), &mut gone).is_some());
     assert_eq!(gone.iter().map(|it| (it.due_ms, it.seq, it.was_near)).collect::<Vec<_>>(), [(20, 2, true)]);
     assert_eq!(window.find(2), None);
     assert_eq!(of_lane(&window, 1).more_from, Some((20, 2)));
@@ -224,7 +224,7 @@ fn what_comes_between_the_cursor_and_the_rest_of_a_lane_is_not_lost__d4() {
     let mut rows = BTreeMap::new();
     let admit = |window: &mut Window, rows: &mut BTreeMap<Position, WaitingRow>, it: WaitingRow| {
         let mut gone = Vec::new();
-        if window.admit(it, 0, body(it.lane, it.seq), &mut gone).is_none() {
+        if window.admit(it, 0, Some(body(it.lane, it.seq)), &mut gone).is_none() {
             rows.insert((it.due_ms, it.seq), it);
         }
         for it in gone.iter().filter(|it| it.was_near) {
@@ -406,7 +406,7 @@ impl World {
         let position = (it.due_ms, it.seq);
         self.open.insert(position, it);
         let mut gone = Vec::new();
-        let slot = self.window.admit(it, 0, body(it.lane, it.seq), &mut gone);
+        let slot = self.window.admit(it, 0, Some(body(it.lane, it.seq)), &mut gone);
         if slot.is_none() {
             self.rows.insert(position, it);
         }

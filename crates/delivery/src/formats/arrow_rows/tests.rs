@@ -1,3 +1,4 @@
+use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::types::Int8Type;
 use arrow_array::{
     BinaryArray, BooleanArray, Date32Array, Date64Array, DictionaryArray, DurationMillisecondArray, Float32Array,
@@ -287,4 +288,27 @@ fn text_that_is_not_utf_8_comes_as_bytes_and_costs_its_row__d2() {
     let fault = BadRecord::new("the column x is broken", "arrays that are valid");
     rows.fault = Some(&fault);
     assert!(rows.read(&given, 1).all(|item| matches!(item, Parsed::Bad(bad, _) if bad == fault)));
+}
+
+#[test]
+fn events_and_what_waits_for_them_come_in_columns__d1_d22() {
+    let key = || ("key", texts(&[Some("k")]));
+    let mut names = ListBuilder::new(StringBuilder::new());
+    names.append_value([Some("paid"), Some("lost")]);
+    for until in [Arc::new(names.finish()) as ArrayRef, texts(&[Some("paid lost")])] {
+        let found = message(&[key(), ("until_event", until), ("payload", texts(&[Some("1")]))]);
+        assert_eq!((&*found.body.until().unwrap().names, found.body.payload()), ("lost paid", &b"1"[..]));
+    }
+    assert_eq!(message(&[key(), ("until_event", texts(&[None]))]).body.until(), None);
+    let event = [
+        key(),
+        ("op", texts(&[Some("event")])),
+        ("event", texts(&[Some("paid")])),
+        ("remember_ms", Arc::new(Int64Array::from(vec![5_000]))),
+        ("due", Arc::new(Int64Array::from(vec![None]))),
+    ];
+    let Parsed::Event(event, origin) = only(&event) else { panic!() };
+    assert_eq!((&*event.event, event.remember_ms, &*event.payload), ("paid", Some(5_000), &b"null"[..]));
+    let record = r#"{"id":"a","key":"k","op":"event","event":"paid","remember_ms":5000}"#;
+    assert_eq!(std::str::from_utf8(origin.record()), Ok(record));
 }

@@ -89,3 +89,23 @@ fn below_a_header_that_can_not_be_used_nothing_is_read__d2() {
     assert!(csv.is_refused);
     assert!(csv.read(b"b,5\n", 0, None).is_empty());
 }
+
+#[test]
+fn what_waits_for_events_and_events_stand_in_one_file__d1_d22() {
+    let header = "id,key,due,op,until_event,event,remember_ms,payload";
+    let found = message(header, &format!("a,k,{DUE},,lost paid,,,x"));
+    assert_eq!(&*found.body.until().unwrap().names, "lost paid");
+    assert_eq!(found.body.payload(), b"\"x\"");
+    assert_eq!(message(header, &format!("b,k,{DUE},,,,,")).body.until(), None);
+    let Parsed::Event(event, origin) = read(header, "e,k,,event,,paid,5000,{\"n\":1}") else { panic!() };
+    assert_eq!((&*event.event, event.remember_ms, &*event.payload), ("paid", Some(5_000), &b"{\"n\":1}"[..]));
+    assert_eq!(origin.record(), b"e,k,,event,,paid,5000,{\"n\":1}");
+    let Parsed::Event(event, _) = read(header, "f,k,,event,,paid,,") else { panic!() };
+    assert_eq!((event.remember_ms, &*event.payload), (None, &b"null"[..]));
+    let Parsed::Cancel(..) = read(header, "a,k,,cancel,,,,") else { panic!() };
+    assert_eq!(reason(header, "f,,,event,,paid,,"), "an event has no key");
+    assert_eq!(reason(header, "f,k,,event,,,,"), "'' is no name of an event");
+    assert_eq!(reason(header, &format!("a,,{DUE},,paid,,,")), "until_event is on a message that has no key");
+    // Without `op` they are ordinary columns.
+    assert_eq!(message("id,due,event", &format!("a,{DUE},x")).body.payload(), b"{\"event\":\"x\"}");
+}

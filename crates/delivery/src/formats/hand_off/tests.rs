@@ -299,3 +299,24 @@ fn a_recurring_message_is_a_dead_letter_that_says_where_to_put_it__d2_d19_s2() {
         assert!(matches!((once, cancel), (Parsed::Message(_), Parsed::Cancel(..))));
     }
 }
+
+#[test]
+fn an_event_and_what_waits_for_one_are_dead_letters_that_say_where_to_put_them__d2_d22_s2() {
+    let schema = fields::Schema::new(Columns::default(), MAX_PAYLOAD);
+    for (record, what) in [
+        (r#"{"id":"e","key":"k","op":"event","event":"paid"}"#, "an event"),
+        (
+            r#"{"id":"a","key":"k","due":5000000000000,"until_event":["paid"],"payload":1}"#,
+            "a message with until_event",
+        ),
+    ] {
+        let kept = Bytes::copy_from_slice(record.as_bytes());
+        let read = schema.check(&fields_of(record, &schema).unwrap(), Some(1_769_000_000_000_000_000));
+        let given = [Parsed::of(read, true, || Origin { source: "in".into(), line: 3, record: Some(kept.clone()) })];
+        let [letter] = read_stream(&sent(&given), MAX_PAYLOAD).unwrap().try_into().unwrap();
+        let Parsed::Bad(bad, origin) = letter else { panic!("{letter:?}") };
+        assert_eq!(bad.reason, format!("{what} does not go through Spark"));
+        assert!(bad.allowed.contains("the store of a deliverer, by POST /messages"), "{bad}");
+        assert_eq!((origin.line, origin.record()), (3, record.as_bytes()));
+    }
+}

@@ -14,7 +14,7 @@ const MISSED_ALLOWED: &str = "missed: \"skip\", \"all\" or \"last\"";
 
 impl<'a> Fields<'a> {
     /// Whether the record has a rule.
-    pub(super) fn recurs(&self) -> bool {
+    pub(in crate::message) fn recurs(&self) -> bool {
         self.every != Value::Absent || self.cron != Value::Absent
     }
 

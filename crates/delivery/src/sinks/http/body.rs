@@ -1,7 +1,8 @@
 //! The body of a request (rule D23): the line of the file sink, the payload alone, or JSON with places.
 //!
 //! A place is `{{NAME}}` or `{{NAME|DEFAULT}}` within a string. `NAME` is `id`, `key`, `due`, `attempt`, `destination`,
-//! `tenant`, `payload`, or a part of a JSON payload: members and numbers of elements behind points. Nothing is evaluated.
+//! `tenant`, `cause`, `event` or `payload`. The event and a JSON payload also have parts: members and numbers of elements
+//! behind points. Nothing is evaluated.
 //!
 //! - A place that is a whole string gives the value with its JSON type. Between other text, the value is text too, and
 //!   what is no string is written as JSON. The strings are escaped after that, so no value can end its string.
@@ -37,7 +38,7 @@ const MOST_PLACES: usize = 64;
 const MOST_STEPS: usize = 8;
 /// A template may have a large payload in several places.
 const MOST_WRITTEN: usize = 16 << 20;
-const ALLOWED: &str = "allowed: id, key, due, attempt, destination, tenant, payload and parts of it, as in {{payload.user.name}}, \
+const ALLOWED: &str = "allowed: id, key, due, attempt, destination, tenant, cause, event, payload and parts of these two, as in {{payload.user.name}}, \
     each with a default behind a bar, as in {{key|nobody}}";
 
 #[derive(Clone)]
@@ -153,11 +154,10 @@ fn pieces_of(text: &str) -> Result<Vec<Piece>, String> {
         };
         let name = name.trim().to_owned();
         let mut steps = name.split('.');
-        let is_payload = steps.next() == Some("payload");
-        let is_known = if is_payload {
+        let is_known = if matches!(steps.next(), Some("payload" | "event")) {
             steps.clone().count() <= MOST_STEPS && steps.all(|step| !step.is_empty())
         } else {
-            matches!(&*name, "id" | "key" | "due" | "attempt" | "destination" | "tenant")
+            matches!(&*name, "id" | "key" | "due" | "attempt" | "destination" | "tenant" | "cause")
         };
         if !is_known {
             return Err(format!("has the place {} ({ALLOWED}; at most {MOST_STEPS} steps)", quoted(&name, 60)));
@@ -201,6 +201,7 @@ pub(super) fn content(before: Vec<u8>, payload: Bytes, after: Vec<u8>) -> Conten
 /// The headers beside a payload that is a body alone.
 pub(super) fn facts(delivery: &Delivery) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     let due = rfc_3339(delivery.due_ms);
+    let of_event = |name| part_at(delivery.event(), std::iter::once(name));
     let header = |name, text: &[u8]| {
         let mut value = String::new();
         write_percent(&mut value, text, |byte| byte.is_ascii_graphic() && byte != b'%');
@@ -213,6 +214,9 @@ pub(super) fn facts(delivery: &Delivery) -> impl Iterator<Item = (HeaderName, He
         Some(header("tickwheel-attempt", delivery.attempt.to_string().as_bytes())),
         Some(header("tickwheel-redelivered", delivery.redelivered.to_string().as_bytes())),
         delivery.body.tenant().map(|name| header("tickwheel-tenant", name.as_bytes())),
+        delivery.cause().map(|cause| header("tickwheel-cause", cause.as_bytes())),
+        of_event("name").map(|it| header("tickwheel-event", it.text.as_bytes())),
+        of_event("id").map(|it| header("tickwheel-event-id", it.text.as_bytes())),
     ]
     .into_iter()
     .flatten()
@@ -263,7 +267,12 @@ impl Place {
             "tenant" => delivery.body.tenant().map(text),
             "due" => Some(text(String::from_utf8_lossy(&rfc_3339(delivery.due_ms)).into_owned())),
             "attempt" => Some(Value { text: delivery.attempt.to_string().into(), is_json: true }),
-            path => of_payload(delivery, path.split('.').skip(1)),
+            "cause" => delivery.cause().map(text),
+            path => {
+                let mut steps = path.split('.');
+                let is_event = steps.next() == Some("event");
+                if is_event { part_at(delivery.event(), steps) } else { of_payload(delivery, steps) }
+            }
         };
         found.or_else(|| self.default.as_deref().map(text)).ok_or_else(|| {
             let name = &self.name;
@@ -281,7 +290,11 @@ fn of_payload<'a>(delivery: &'a Delivery, mut steps: impl Iterator<Item = &'a st
     if !delivery.body.is_json() {
         return steps.next().is_none().then(|| text(payload));
     }
-    match steps.try_fold(payload, part_of)?.trim() {
+    part_at(Some(payload), steps)
+}
+
+fn part_at<'a>(json: Option<&'a str>, mut steps: impl Iterator<Item = &'a str>) -> Option<Value<'a>> {
+    match steps.try_fold(json?, part_of)?.trim() {
         "null" => None,
         json if json.starts_with('"') => serde_json::from_str::<String>(json).ok().map(text),
         json => Some(Value { text: json.into(), is_json: true }),
@@ -300,6 +313,7 @@ fn part_of<'a>(json: &'a str, step: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::until::{Cause, Until};
     use crate::message::{Body as MessageBody, Message};
 
     fn delivery(key: Option<&str>, payload: &[u8], is_json: bool) -> Delivery {
@@ -346,6 +360,40 @@ mod tests {
         }
     }
 
+    fn caused(cause: Cause) -> Delivery {
+        let until = Until { names: "paid".into(), cause };
+        let body = MessageBody::new(Some("k"), "a", b"1", true).with(|extras| extras.until = Some(until.into()));
+        Delivery::from_parts(Message::from_parts(body, 1_000, None), 1, 2, 1_000, 1, false)
+    }
+
+    #[test]
+    fn a_template_may_tell_the_cause_and_the_event__d22_d23() {
+        let template = r#"["{{cause|none}}", "by {{event.name|nothing}}", "{{event.payload.0|0}}", "{{event|none}}"]"#;
+        let data = r#"{"name":"paid","id":"e","payload":[12.50]}"#;
+        for (delivery, expected) in [
+            (caused(Cause::Event(1, data.into())), format!(r#"["event", "by paid", 12.50, {data}]"#)),
+            (caused(Cause::Deadline), r#"["deadline", "by nothing", "0", "none"]"#.to_owned()),
+            (delivery(None, b"1", true), r#"["none", "by nothing", "0", "none"]"#.to_owned()),
+        ] {
+            assert_eq!(made(template, &delivery), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn the_headers_say_which_event_let_it_go__d22_d23() {
+        let caused = |cause: Cause| {
+            facts(&caused(cause))
+                .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+                .skip(5)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(caused(Cause::Open), ["tickwheel-cause: deadline"]);
+        let data = r#"{"name":"paid","id":"\u00e9 1","payload":[1]}"#;
+        let event = ["tickwheel-cause: event", "tickwheel-event: paid", "tickwheel-event-id: %C3%A9%201"];
+        assert_eq!(caused(Cause::Event(1, data.into())), event);
+        assert_eq!(facts(&delivery(None, b"1", true)).count(), 4);
+    }
+
     #[test]
     fn a_payload_that_is_not_json_is_a_text__d23() {
         let template = r#"{"text":"{{payload}}"}"#;
@@ -358,9 +406,19 @@ mod tests {
     #[test]
     fn what_is_missing_is_told_with_its_name__d23() {
         let delivery = delivery(None, br#"{"a":{"b":null},"c":[0]}"#, true);
-        for name in
-            ["key", "destination", "tenant", "payload.x", "payload.a.b", "payload.a.b.c", "payload.c.1", "payload.c.x"]
-        {
+        for name in [
+            "key",
+            "destination",
+            "tenant",
+            "cause",
+            "event",
+            "event.name",
+            "payload.x",
+            "payload.a.b",
+            "payload.a.b.c",
+            "payload.c.1",
+            "payload.c.x",
+        ] {
             let error = made(&format!(r#"["for {{{{{name}}}}}"]"#), &delivery).unwrap_err();
             assert!(error.starts_with(&format!("it has no {name}, which")), "{error}");
         }

@@ -10,6 +10,8 @@
 //! | `filters` | a part of the filter of such a table | before that row |
 //! | `attempts` | an open message that failed at least once, or has strikes | at its number |
 //! | `destinations` | a named destination, with its settings | rarely |
+//! | `waits` | an open message that waits for an event, or did; with its number as key | at the end; removed with its outcome |
+//! | `events` | a known event | at the end |
 //! | `tenants` | the name of a tenant, with its settings if it has some; it stays | at the end |
 //! | `cursors` | a share, 0 for messages that name no destination and no tenant: how far it was read | at its number |
 //! | `held_back` | a lane with only its first messages in memory | at its number |
@@ -38,7 +40,7 @@ use crate::base::open_stores::FileId;
 /// "tick", at byte 68 of the file.
 const APPLICATION_ID: i64 = 0x7469_636B;
 /// The number of the format, at byte 60 of the file. A change of the format takes the next number.
-const FORMAT: i64 = 10;
+const FORMAT: i64 = 11;
 /// The name in `meta` of the mark of a backup. The value is when the backup was made, by the wall clock.
 ///
 /// A backup delivers nothing until it is restored (D20). Otherwise it would give new messages the same numbers that its
@@ -68,7 +70,7 @@ CREATE TABLE bodies (
     expires_ms INTEGER,
     traceparent TEXT,
     latest_ms INTEGER, -- it is due then at the latest, however often it is put off
-    recurrence TEXT, -- it is never sent: its occurrences are
+    recurrence TEXT, -- it is never sent: its occurrences are; empty: what it waits for is in `waits`
     share INTEGER -- by its destination and its tenant, see `message/shares.rs`; NULL: it names neither
 );
 CREATE TABLE waiting (
@@ -123,6 +125,29 @@ CREATE TABLE destinations (
 );
 CREATE INDEX paused_destinations ON destinations (name) WHERE paused_ms IS NOT NULL AND settings <> '';
 CREATE UNIQUE INDEX destinations_by_name ON destinations (name) WHERE settings <> '';
+CREATE TABLE waits (
+    seq INTEGER PRIMARY KEY,
+    key INTEGER NOT NULL, -- the number of its key
+    names TEXT NOT NULL, -- of events, with a space between two
+    event INTEGER -- the one that let it go; 0: it was due before one came, and was moved since; NULL: neither
+);
+CREATE INDEX waits_by_key ON waits (key) WHERE event IS NULL;
+CREATE TABLE events (
+    n INTEGER PRIMARY KEY,
+    name INTEGER, -- the first 64 bits of the digest, as in `messages`; NULL: the data of a dead letter that is tried anew
+    key TEXT NOT NULL,
+    id TEXT NOT NULL,
+    event TEXT NOT NULL,
+    content BLOB,
+    at_ms INTEGER NOT NULL, -- when it came, by the store's own clock
+    let_go INTEGER NOT NULL, -- how many messages
+    open INTEGER NOT NULL, -- how many of all that it let go have no outcome
+    until_ms INTEGER, -- it is remembered so long, by the store's own clock
+    data TEXT -- JSON for the receivers; NULL: nobody needs it any more
+);
+CREATE INDEX events_by_name ON events (name) WHERE name IS NOT NULL;
+CREATE INDEX events_remembered ON events (key, event) WHERE until_ms IS NOT NULL;
+CREATE INDEX events_by_end ON events (until_ms) WHERE until_ms IS NOT NULL;
 CREATE TABLE tenants (
     tenant INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again
     name TEXT NOT NULL UNIQUE,
@@ -159,7 +184,8 @@ CREATE TABLE dead_letters (
     allowed TEXT NOT NULL,
     record BLOB NOT NULL,
     destination TEXT, -- that the message named; it may have been removed since
-    tenant TEXT -- that the message named
+    tenant TEXT, -- that the message named
+    event TEXT -- the data of the event that let it go; empty: it may have waited for one
 );
 CREATE INDEX letters_by_destination ON dead_letters (destination) WHERE destination IS NOT NULL;
 CREATE INDEX letters_by_tenant ON dead_letters (tenant) WHERE tenant IS NOT NULL;

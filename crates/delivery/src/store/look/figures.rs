@@ -62,6 +62,9 @@ pub struct Status {
     pub paused_key_names: Vec<String>,
     pub down_since_ms: Option<i64>,
     pub down_reason: Option<String>,
+    /// How many of those that wait would be let go by an event.
+    pub waiting_for_events: u64,
+    pub remembered_events: u64,
 }
 
 impl Snapshot {
@@ -116,6 +119,8 @@ fn status(db: &Connection, due_before_ms: &[i64]) -> Result<Status> {
         paused_key_names: rows(db, named, [NAMED], |row| text(row, 0))?,
         down_since_ms: meta::get(db, "down_since_ms")?,
         down_reason: meta::get(db, "down_reason")?,
+        waiting_for_events: count(db, "SELECT count(*) FROM waits WHERE event IS NULL")?,
+        remembered_events: count(db, "SELECT count(*) FROM events WHERE until_ms IS NOT NULL")?,
     })
 }
 

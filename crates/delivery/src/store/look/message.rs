@@ -154,6 +154,12 @@ pub struct Shown {
     pub expires_ms: Option<i64>,
     /// Its trace.
     pub traceparent: Option<String>,
+    /// The names of the events that an open message waits for, or did, with spaces between them.
+    pub until_event: Option<String>,
+    /// Why it is due, if that has happened: `event` or `deadline`.
+    pub cause: Option<String>,
+    /// The event that let it go, as JSON.
+    pub event: Option<String>,
 }
 
 impl Snapshot {
@@ -169,7 +175,8 @@ impl Snapshot {
 fn show(db: &Connection, seq: i64) -> Result<Shown> {
     let query = format!(
         "SELECT {OPEN}, m.outcome, m.due_ms, CAST(b.payload AS BLOB), typeof(b.payload) = 'text', b.expires_ms, \
-         b.traceparent {OF_OPEN} WHERE m.seq = ?"
+         b.traceparent, u.names, iif(u.event > 0, 'event', iif(u.event = 0, 'deadline', NULL)), e.data {OF_OPEN} \
+         LEFT JOIN waits u ON u.seq = m.seq LEFT JOIN events e ON e.n = u.event WHERE m.seq = ?"
     );
     let (mut shown, outcome, due_ms) = db.query_row(&query, [seq], |row| {
         let (payload, is_json): (Option<Vec<u8>>, bool) = (row.get(12)?, row.get(13)?);
@@ -180,6 +187,9 @@ fn show(db: &Connection, seq: i64) -> Result<Shown> {
             payload: payload.map(|payload| (payload, is_json)),
             expires_ms: row.get(14)?,
             traceparent: optional_text(row, 15)?,
+            until_event: optional_text(row, 16)?,
+            cause: optional_text(row, 17)?,
+            event: optional_text(row, 18)?,
         };
         Ok((shown, row.get::<_, Option<Outcome>>(10)?, row.get::<_, i64>(11)?))
     })?;

@@ -27,6 +27,8 @@ pub struct PageOf<'a> {
     pub destination: Option<&'a str>,
     /// Messages that name this tenant; found as those of a destination are.
     pub tenant: Option<&'a str>,
+    /// Messages that wait for an event of this name. Only of open ones it is known.
+    pub until: Option<&'a str>,
     /// Messages due at this time or later.
     pub due_from_ms: Option<i64>,
     /// Messages due before this time.
@@ -87,7 +89,7 @@ fn waiting(db: &Connection, of: PageOf<'_>, shares: Shares, after: Option<Positi
     }
     let before_ms = of.due_before_ms.unwrap_or(NEVER_MS);
     let more = of.limit as i64 + 1;
-    let is_filtered = of.key.is_some() || shares != (None, None);
+    let is_filtered = of.key.is_some() || of.until.is_some() || shares != (None, None);
     let (looked_at, near) = if is_filtered { (of.looked_at as i64, -1) } else { (more, more) };
     let (of_share, of_it) = (of_shares(db, "share", shares)?, of_shares(db, "b.share", shares)?);
     let is_of_it = format!("EXISTS (SELECT 1 FROM bodies b WHERE b.seq = some.seq AND {of_it})");
@@ -95,21 +97,23 @@ fn waiting(db: &Connection, of: PageOf<'_>, shares: Shares, after: Option<Positi
     let some = "(due_ms, seq) > (:due_ms, :seq) AND due_ms < :before_ms ORDER BY due_ms, seq LIMIT :most";
     // Two keys may share a lane, so the keys are compared too.
     let has_key = "EXISTS (SELECT 1 FROM messages m WHERE m.seq = some.seq AND m.key = :key)";
+    let is_until = "(:until IS NULL OR EXISTS (SELECT 1 FROM waits u WHERE u.seq = some.seq AND u.event IS NULL \
+                    AND instr(' ' || u.names || ' ', ' ' || :until || ' ')))";
     let texts = [
         format!(
             "SELECT due_ms, seq FROM (SELECT due_ms, seq, lane, share FROM waiting WHERE {of_share} AND {some}) AS some \
-             WHERE :key IS NULL OR ((lane = :lane OR share IS NOT NULL) AND {has_key}) ORDER BY due_ms, seq LIMIT :limit"
+             WHERE (:key IS NULL OR ((lane = :lane OR share IS NOT NULL) AND {has_key})) AND {is_until} ORDER BY due_ms, seq LIMIT :limit"
         ),
         format!(
             "SELECT due_ms, seq FROM (SELECT due_ms, seq FROM near_messages WHERE {some}) AS some \
-             WHERE (:key IS NULL OR {has_key}) AND {of_near}"
+             WHERE (:key IS NULL OR {has_key}) AND {is_until} AND {of_near}"
         ),
     ];
     let position = |row: &Row<'_>| row.try_into();
     let (key, lane) = (of.key, lane_of(of.key));
     let values = named_params! {
         ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": looked_at, ":key": key, ":lane": lane,
-        ":limit": more
+        ":limit": more, ":until": of.until
     };
     let mut found: Vec<Position> = rows(db, &texts[0], values, position)?;
     let mut reached = None;
@@ -121,7 +125,7 @@ fn waiting(db: &Connection, of: PageOf<'_>, shares: Shares, after: Option<Positi
         reached = rows(db, &last, values, position)?.pop();
     }
     let values = named_params! {
-        ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": near, ":key": key
+        ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": near, ":key": key, ":until": of.until
     };
     found.extend(rows(db, &texts[1], values, position)?);
     found.retain(|position| reached.is_none_or(|reached| *position <= reached));

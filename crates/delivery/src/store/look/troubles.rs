@@ -123,6 +123,8 @@ pub struct Kept {
     pub destination: Option<String>,
     /// The tenant that the message named.
     pub tenant: Option<String>,
+    /// The event that let the message go, as JSON; empty if none did, and it has `until_event`.
+    pub event: Option<String>,
 }
 
 impl Snapshot {
@@ -140,7 +142,7 @@ impl Snapshot {
             |name, given: Option<&str>| if given.is_some() { format!("{name} = ?") } else { "? IS NULL".to_owned() };
         let (of_it, of_tenant) = (of_it("destination", destination), of_it("tenant", tenant));
         let query = format!(
-            "SELECT n, at_ms, source, line, reason, allowed, substr(CAST(record AS BLOB), 1, ?), destination, tenant \
+            "SELECT n, at_ms, source, line, reason, allowed, substr(CAST(record AS BLOB), 1, ?), destination, tenant, event \
              FROM dead_letters WHERE {of_it} AND {of_tenant} AND n < ? ORDER BY n DESC LIMIT ?"
         );
         let kept = |row: &Row<'_>| {
@@ -151,8 +153,8 @@ impl Snapshot {
                 allowed: text(row, 5)?,
                 record: row.get::<_, Option<_>>(6)?.unwrap_or_default(), // SQLite has no part of an empty record
             };
-            let (destination, tenant) = (optional_text(row, 7)?, optional_text(row, 8)?);
-            Ok(Kept { n: row.get(0)?, at_ms: row.get(1)?, letter, destination, tenant })
+            let (destination, tenant, event) = (optional_text(row, 7)?, optional_text(row, 8)?, optional_text(row, 9)?);
+            Ok(Kept { n: row.get(0)?, at_ms: row.get(1)?, letter, destination, tenant, event })
         };
         tenant.map_or(Ok(0), |name| self.tenant_named(name))?;
         let values = params![bytes as i64, destination, tenant, before_n, limit as i64];

@@ -90,6 +90,7 @@ fn look_at_all(
     let ends = look_at_ends(db, problems)?;
     look_at_paused_keys(db, problems)?;
     (checked.messages, checked.open) = messages::look(db, &ends, number, problems)?;
+    look_at_events(db, problems)?;
     names::look(db, number, problems)
 }
 
@@ -149,6 +150,19 @@ fn look_at_paused_keys(db: &Connection, problems: &mut Problems) -> SqlResult<()
         if lane_of(Some(&key)) != Some(lane) {
             problems.tell(format!("the key {} is paused with a lane that is not its own", quoted(&key, 200)));
         }
+    }
+    Ok(())
+}
+
+/// Each event has the number of its open messages, and its data while there are some.
+fn look_at_events(db: &Connection, problems: &mut Problems) -> SqlResult<()> {
+    let counts = "SELECT ifnull(e.n, w.event), e.open IS NOT ifnull(w.count, 0), e.open > 0 AND e.data IS NULL FROM events e \
+                  FULL JOIN (SELECT event, count(*) AS count FROM waits WHERE event > 0 GROUP BY 1) w ON w.event = e.n";
+    let mut select = db.prepare(counts)?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        problems.add_if(row.get(1)?, "events with another number of open messages than they say", row.get(0)?);
+        problems.add_if(row.get::<_, Option<bool>>(2)? == Some(true), "events that miss their data", row.get(0)?);
     }
     Ok(())
 }

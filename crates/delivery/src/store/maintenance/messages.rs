@@ -45,6 +45,10 @@ struct Ended {
 struct Found {
     message: Message,
     is_json: Option<bool>,
+    /// Whether its body says that it waits for an event.
+    has_until: Option<bool>,
+    /// The number of its key, as `waits` has it.
+    until: Option<i64>,
     waits: Option<Waits>,
     ended: Option<Ended>,
     has_attempts: bool,
@@ -101,15 +105,17 @@ pub(super) fn look(
 ) -> Result<(u64, u64)> {
     let mut messages =
         db.prepare("SELECT seq, name, due_ms, key, id, length(content), outcome FROM messages ORDER BY seq")?;
-    let mut bodies = db.prepare("SELECT seq, typeof(payload) = 'text' FROM bodies ORDER BY seq")?;
+    let mut bodies =
+        db.prepare("SELECT seq, typeof(payload) = 'text', ifnull(recurrence = '', 0) FROM bodies ORDER BY seq")?;
     let mut waiting = db.prepare("SELECT seq, due_ms, lane, ifnull(share, 0) FROM waiting ORDER BY seq")?;
     let mut ledger = db.prepare("SELECT seq, n, outcome FROM ledger ORDER BY seq")?;
     let mut attempts = db.prepare("SELECT seq FROM attempts ORDER BY seq")?;
     let mut occurrences = db.prepare("SELECT seq FROM occurrences ORDER BY seq")?;
     let mut with_one = db.prepare("SELECT of_seq FROM occurrences ORDER BY of_seq")?;
     let mut moved = db.prepare("SELECT seq, partition FROM moved ORDER BY seq")?;
+    let mut until = db.prepare("SELECT seq, key FROM waits ORDER BY seq")?;
     let mut messages = Cursor::new(messages.query([])?, message)?;
-    let mut bodies = Cursor::new(bodies.query([])?, |row| row.get::<_, bool>(1))?;
+    let mut bodies = Cursor::new(bodies.query([])?, |row| Ok((row.get::<_, bool>(1)?, row.get::<_, bool>(2)?)))?;
     let mut waiting = Cursor::new(waiting.query([])?, |row| {
         let share = row.get(3)?;
         Ok(Waits { due_ms: row.get(1)?, key: row.get::<_, Option<i64>>(2)?.map(|lane| lane_in(share, lane)) })
@@ -119,20 +125,24 @@ pub(super) fn look(
     let mut occurrences = Cursor::new(occurrences.query([])?, |_| Ok(()))?;
     let mut with_one = Cursor::new(with_one.query([])?, |_| Ok(()))?;
     let mut moved = Cursor::new(moved.query([])?, |row| row.get::<_, u8>(1))?;
+    let mut until = Cursor::new(until.query([])?, |row| row.get::<_, i64>(1))?;
     let (mut count, mut open) = (0, 0);
     loop {
         let next = [messages.seq(), bodies.seq(), waiting.seq(), ledger.seq(), attempts.seq()];
-        let of_few = [occurrences.seq(), with_one.seq(), moved.seq()];
+        let of_few = [occurrences.seq(), with_one.seq(), moved.seq(), until.seq()];
         let Some(seq) = next.into_iter().chain(of_few).flatten().min() else { return Ok((count, open)) };
         let message = messages.take(seq, "messages with one number", problems)?;
-        let is_json = bodies.take(seq, "payloads with one number", problems)?;
+        let body = bodies.take(seq, "payloads with one number", problems)?;
+        let (is_json, has_until) = body.unzip();
         let waits = waiting.take(seq, "messages that wait twice", problems)?;
         let ended = ledger.take(seq, "messages with two outcomes", problems)?;
         let has_attempts = attempts.take(seq, "attempts with one number", problems)?.is_some();
         let is_occurrence = occurrences.take(seq, "occurrences with one number", problems)?.is_some();
         let has_occurrence = with_one.take(seq, "recurring messages with two occurrences", problems)?.is_some();
         let moved_in = moved.take(seq, "first due times with one number", problems)?;
+        let until = until.take(seq, "messages that wait for events twice", problems)?;
         let Some(message) = message else {
+            problems.add_if(until.is_some(), "waits for events without a message", seq);
             let is_forgotten = ended.as_ref().is_some_and(|ended| ended.n <= ends.forgotten_n);
             problems.add_if(is_json.is_some(), "payloads without a message", seq);
             problems.add_if(waits.is_some(), "waiting rows without a message", seq);
@@ -143,7 +153,18 @@ pub(super) fn look(
             continue;
         };
         count += 1;
-        let found = Found { message, is_json, waits, ended, has_attempts, is_occurrence, has_occurrence, moved_in };
+        let found = Found {
+            message,
+            is_json,
+            has_until,
+            until,
+            waits,
+            ended,
+            has_attempts,
+            is_occurrence,
+            has_occurrence,
+            moved_in,
+        };
         open += u64::from(look_at(seq, &found, ends, number, problems));
     }
 }
@@ -165,7 +186,7 @@ fn message(row: &Row<'_>) -> rusqlite::Result<Message> {
 
 /// Checks one message. Returns whether it is open.
 fn look_at(seq: i64, found: &Found, ends: &Ends, number: fn(Digest) -> i64, problems: &mut Problems) -> bool {
-    let Found { message, is_json, waits, ended, has_attempts, is_occurrence, has_occurrence, moved_in } = found;
+    let Found { message, is_json, waits, ended, has_attempts, is_occurrence, has_occurrence, moved_in, .. } = found;
     let mut tell = |is_so, what| problems.add_if(is_so, what, seq);
     let is_past_floor = seq >= ends.floor.seq;
     let is_open = waits.is_some() || (ended.is_none() && is_past_floor);
@@ -190,6 +211,10 @@ fn look_at(seq: i64, found: &Found, ends: &Ends, number: fn(Digest) -> i64, prob
     tell(*is_occurrence && !is_open, "occurrences that do not wait");
     tell(moved_in.is_some() && !is_open, "first due times of messages that do not wait");
     tell(moved_in.is_some_and(|it| it != message.partition), "first due times in the partition of another name");
+    let is_as_told = found.has_until.is_none_or(|it| it == found.until.is_some());
+    tell(is_open && !is_as_told, "messages whose waits for events are not those of their bodies");
+    tell(found.until.is_some() && !is_open, "waits for events of messages that do not wait");
+    tell(found.until.is_some_and(|key| message.lane != Some(key)), "messages that wait for events of another key");
     let recurs = is_open && message.due_ms == NEVER_MS;
     tell(recurs && !has_occurrence, "recurring messages without an occurrence");
     tell(*has_occurrence && !recurs, "occurrences of messages that do not recur");

@@ -73,7 +73,7 @@ impl Store {
             Accepted::New { seq, .. } => Some((*seq, &item.message.body)),
             _ => None,
         });
-        bodies::write(&self.db, bodies)?;
+        self.events.have_waits |= bodies::write(&self.db, bodies)?;
         self.write_ledger(&cancelled)?;
         Ok(answers)
     }

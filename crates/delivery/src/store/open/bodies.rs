@@ -10,6 +10,7 @@ use crate::message::shares::tenant_in;
 use crate::message::{Body, Extras, Message};
 use crate::store::Store;
 use crate::store::sql::{Broken, Result, cached};
+use crate::store::tables::events::{until_of, write_waits};
 use crate::store::tables::tenants::name_of;
 
 impl Store {
@@ -27,8 +28,11 @@ impl Store {
                     let is_json = matches!(payload, rusqlite::types::ValueRef::Text(_));
                     let (key, id) = (row.get_ref(0)?.as_str_or_null()?, row.get_ref(1)?.as_str()?);
                     let traceparent = row.get_ref(5)?.as_str_or_null()?.map(Into::into);
-                    let recurrence =
-                        row.get_ref(8)?.as_str_or_null()?.map(|text| recurrence(text).map(Box::new)).transpose()?;
+                    let (recurrence, until) = match row.get_ref(8)?.as_str_or_null()? {
+                        None => (None, None),
+                        Some("") => (None, until_of(&self.db, *seq)?.map(Box::new)),
+                        Some(rule) => (Some(Box::new(recurrence(rule)?)), None),
+                    };
                     let (expires_ms, latest_ms, again, first) = (row.get(4)?, row.get(6)?, row.get(7)?, row.get(9)?);
                     let share = row.get(10)?;
                     let destination = self.destination_numbered(share).map(|it| it.name.clone());
@@ -52,6 +56,7 @@ impl Store {
                         destination,
                         tenant,
                         share,
+                        until,
                         recurrence,
                     };
                     let body = Body::new(key, id, payload.as_bytes()?, is_json).with_extras(extras);
@@ -74,19 +79,25 @@ fn recurrence(kept: &str) -> rusqlite::Result<Recurrence> {
     Recurrence::from_json(kept).ok_or_else(|| FromSqlError::Other("it is no rule".into()).into())
 }
 
-/// Writes each payload under its number.
-pub(in crate::store) fn write<'a>(db: &Connection, bodies: impl IntoIterator<Item = (i64, &'a Body)>) -> Result<()> {
+/// Writes each payload under its number. Returns whether a message waits for an event.
+pub(in crate::store) fn write<'a>(db: &Connection, bodies: impl IntoIterator<Item = (i64, &'a Body)>) -> Result<bool> {
     let text = "INSERT INTO bodies (seq, payload, expires_ms, traceparent, latest_ms, recurrence, share) VALUES (?, ?, ?, ?, ?, ?, ?)";
     let mut insert = cached(db, text)?;
+    let mut do_wait = false;
     for (seq, body) in bodies {
         let payload = match std::str::from_utf8(body.payload()) {
             Ok(json) if body.is_json() => ToSqlOutput::from(json),
             _ => ToSqlOutput::from(body.payload()),
         };
         let latest_ms = body.extras().and_then(|extras| extras.latest_ms);
-        let rule = body.recurrence().map(Recurrence::to_json);
+        let until = body.until().zip(body.key());
+        let rule = body.recurrence().map(Recurrence::to_json).or_else(|| until.map(|_| String::new()));
         let share = Some(body.share()).filter(|share| *share != 0);
         insert.execute((seq, payload, body.expires_ms(), body.traceparent(), latest_ms, rule, share))?;
+        if let Some((until, key)) = until {
+            write_waits(db, seq, key, until)?;
+            do_wait = true;
+        }
     }
-    Ok(())
+    Ok(do_wait)
 }

@@ -13,6 +13,7 @@ use crate::message::hashes::Content;
 use crate::message::incoming::Digest;
 use crate::message::partition::partition_of_name;
 use crate::message::recurrence::NEVER_MS;
+use crate::message::until::Cause;
 use crate::store::sql::{Broken, Result, cached, execute};
 use crate::store::{Attempts, Done, Known, Outcome, Position, Store};
 
@@ -42,6 +43,7 @@ impl Store {
             execute(&self.db, "UPDATE messages SET outcome = ? WHERE seq = ?", (one.outcome, one.seq))?;
         }
         self.forget_moved(done)?;
+        self.forget_waits(done)?;
         self.forget_attempts(done)
     }
 
@@ -61,9 +63,21 @@ impl Store {
 impl Store {
     /// Continues a waiting message as a new message with another due time. Returns the number and the content of the new message. The caller
     /// must then finish the old one in the same transaction.
-    pub(crate) fn move_to(&mut self, known: &Known, due_ms: i64, tried: Option<&Attempts>) -> Result<(i64, Message)> {
+    /// `is_decided`: an event comes too late for it.
+    pub(crate) fn move_to(
+        &mut self,
+        known: &Known,
+        due_ms: i64,
+        tried: Option<&Attempts>,
+        is_decided: bool,
+    ) -> Result<(i64, Message)> {
         let mut message = Message { due_ms, ..self.open_message(known.seq)? };
-        message.body = message.body.with(|extras| extras.first = extras.first.or(Some(known.seq)));
+        message.body = message.body.with(|extras| {
+            extras.first = extras.first.or(Some(known.seq));
+            if let Some(until) = extras.until.as_mut().filter(|it| is_decided && it.cause == Cause::Open) {
+                until.cause = Cause::Deadline;
+            }
+        });
         let seq = self.write_one(&message, known.content, Some(known.seq), tried)?;
         self.write_moved(known, seq, partition_of_name(message.key(), message.id()))?;
         Ok((seq, message))
@@ -92,7 +106,7 @@ impl Store {
         let (again, first) = body.extras().map_or((None, None), |extras| (extras.again, extras.first));
         let values = (seq, name, message.due_ms, body.key(), body.id(), content.as_bytes(), again, first);
         execute(&self.db, text, values)?;
-        bodies::write(&self.db, [(seq, body)])?;
+        self.events.have_waits |= bodies::write(&self.db, [(seq, body)])?;
         self.next_seq += 1;
         self.names.add(name, seq, before);
         self.near.begin(seq, self.last_n);

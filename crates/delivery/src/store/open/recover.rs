@@ -47,7 +47,7 @@ use crate::store::names::Names;
 use crate::store::retention::Retention;
 use crate::store::sql::{Result, cached};
 use crate::store::tables::tenants;
-use crate::store::tables::{attempts, destinations, meta, records};
+use crate::store::tables::{attempts, destinations, events, meta, records};
 use crate::store::{Options, Position, Store};
 
 /// Set in `meta` from the moment at which the process is asked to stop.
@@ -147,6 +147,7 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
         names,
         destinations: destinations::load(&db)?,
         tenants: tenants::load(&db)?,
+        events: events::load(&db)?,
         first_due: FirstDue::new(limits.first_due_times),
         near: Near::new(limits.chunk, last_seq + 1, last_n),
         floor: Floor { seq: last_seq + 1, n: last_n },

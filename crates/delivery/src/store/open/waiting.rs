@@ -12,16 +12,21 @@ impl Store {
     /// Writes a row in `waiting` for each of these messages: new messages that stay out of memory, and near messages
     /// that leave memory.
     pub(crate) fn hold(&mut self, held: &[WaitingRow]) -> Result<()> {
-        let mut held: Vec<_> = held.iter().collect();
+        for one in held {
+            if !self.near.hold(one.seq) {
+                return Err(Broken::Contradiction(format!("message {} is not near, and cannot be held", one.seq)));
+            }
+        }
+        self.write_waiting(held.iter().collect())
+    }
+
+    pub(in crate::store) fn write_waiting(&mut self, mut held: Vec<&WaitingRow>) -> Result<()> {
         held.sort_unstable_by_key(|one| (one.due_ms, one.seq));
         let text = "INSERT INTO waiting (due_ms, seq, lane, size, redelivered, share) VALUES (?, ?, ?, ?, ?, ?)";
         let mut redelivered_ms = None;
         {
             let mut insert = cached(&self.db, text)?;
             for one in held {
-                if !self.near.hold(one.seq) {
-                    return Err(Broken::Contradiction(format!("message {} is not near, and cannot be held", one.seq)));
-                }
                 let share = Some(one.share).filter(|share| *share != 0);
                 insert.execute((one.due_ms, one.seq, one.lane, one.size, one.redelivered, share))?;
                 if one.share != 0 {

@@ -2,6 +2,7 @@
 
 pub(crate) mod attempts;
 pub(crate) mod destinations;
+pub(crate) mod events;
 pub(crate) mod meta;
 pub(crate) mod records;
 pub(crate) mod requests;

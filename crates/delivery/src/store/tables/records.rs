@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::meta;
 use crate::message::incoming::Digest;
@@ -26,6 +26,9 @@ const KEPT_BYTES: u64 = 256 << 20;
 const READ: i64 = 1_000;
 const READ_BYTES: usize = 4 << 20;
 
+/// The record of a message, the reason, and the data of the event that let it go.
+type Told = (Vec<u8>, String, Option<String>);
+
 pub(in crate::store) fn load_letters(db: &Connection) -> Result<Letters> {
     let text = "SELECT ifnull(max(n), 0), ifnull(sum(octet_length(record)), 0) FROM dead_letters";
     let (last, bytes): (i64, i64) = cached(db, text)?.query_row([], |row| row.try_into())?;
@@ -36,10 +39,11 @@ pub(in crate::store) fn load_letters(db: &Connection) -> Result<Letters> {
 impl Store {
     /// Keeps dead letters. They are written out after the commit.
     pub(crate) fn put_letters(&mut self, letters: &[Letter], at_ms: i64) -> Result<()> {
-        let text = "INSERT INTO dead_letters (n, at_ms, source, line, reason, allowed, record, destination, tenant) \
+        let text = "INSERT INTO dead_letters (n, at_ms, source, line, reason, allowed, record, destination, tenant, event) \
                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, (SELECT name FROM bodies b JOIN destinations d ON d.share = iif(b.share >> 32, (b.share >> 32) - 1, b.share) \
                         WHERE ?3 = 'delivery' AND b.seq = ?4), (SELECT name FROM bodies b JOIN tenants t ON t.tenant = b.share & 4294967295 \
-                        WHERE ?3 = 'delivery' AND b.seq = ?4 AND b.share >> 32))";
+                        WHERE ?3 = 'delivery' AND b.seq = ?4 AND b.share >> 32), \
+                        (SELECT ifnull(data, '') FROM waits w LEFT JOIN events e ON e.n = w.event WHERE ?3 = 'delivery' AND w.seq = ?4))";
         for letter in letters {
             self.letters.last += 1;
             self.letters.bytes += letter.record.len() as u64;
@@ -50,14 +54,15 @@ impl Store {
         Ok(())
     }
 
-    /// The record in the dead letter of a message. `None`: the letter is gone.
-    pub(crate) fn letter(&self, seq: i64) -> Result<Option<(Vec<u8>, String)>> {
-        Ok(find(&self.db, seq)?.map(|(_, record, reason)| (record, reason)))
+    /// The record in the dead letter of a message, the reason, and the data of the event that let it go. `None`: the letter
+    /// is gone.
+    pub(crate) fn letter(&self, seq: i64) -> Result<Option<Told>> {
+        Ok(find(&self.db, seq)?.map(|(_, told)| told))
     }
 
     /// Removes the newest dead letter of a message.
     pub(crate) fn drop_letter(&mut self, seq: i64) -> Result<()> {
-        if let Some((n, record, _)) = find(&self.db, seq)? {
+        if let Some((n, (record, ..))) = find(&self.db, seq)? {
             execute(&self.db, "DELETE FROM dead_letters WHERE n = ?", [n])?;
             self.letters.bytes -= record.len() as u64;
         }
@@ -97,11 +102,11 @@ impl Store {
     }
 }
 
-/// The number, the record and the reason of the newest letter of this message.
-fn find(db: &Connection, seq: i64) -> Result<Option<(i64, Vec<u8>, String)>> {
-    let text =
-        "SELECT n, record, reason FROM dead_letters WHERE source = 'delivery' AND line = ? ORDER BY n DESC LIMIT 1";
-    Ok(cached(db, text)?.query_row([seq], |row| row.try_into()).optional()?)
+/// The number, the record, the reason and the event of the newest letter of this message.
+fn find(db: &Connection, seq: i64) -> Result<Option<(i64, Told)>> {
+    let text = "SELECT n, record, reason, event FROM dead_letters WHERE source = 'delivery' AND line = ? ORDER BY n DESC LIMIT 1";
+    let told = |row: &Row<'_>| Ok((row.get(0)?, (row.get(1)?, row.get(2)?, row.get(3)?)));
+    Ok(cached(db, text)?.query_row([seq], told).optional()?)
 }
 
 /// The next letters to write out, and the number of the last of them. If there are no more letters, the number of the

@@ -14,7 +14,7 @@ fn change(store: &mut Store, id: &str, times: i64) {
     for due_ms in 0..times {
         commit(store, |store| {
             let known = store.find(None, id).unwrap().expect("it waits");
-            store.move_to(&known, due_ms, None).unwrap();
+            store.move_to(&known, due_ms, None, false).unwrap();
             store.finish(&[done(known.seq, known.due_ms, Outcome::Moved, 1)]).unwrap();
             store.upkeep(false).unwrap();
         });

@@ -15,6 +15,7 @@ const ALL: PageOf<'_> = PageOf {
     key: None,
     destination: None,
     tenant: None,
+    until: None,
     due_from_ms: None,
     due_before_ms: None,
     limit: 100,

@@ -237,7 +237,7 @@ impl Run {
         let (now_ms, due_ms) = (self.now_ms(), self.random.below(9) as i64);
         let row = self.model.rows[&before].clone();
         let known = self.store().find(row.name.0, &row.name.1).unwrap().expect("it is open");
-        let (seq, message) = self.store().move_to(&known, due_ms, None).unwrap();
+        let (seq, message) = self.store().move_to(&known, due_ms, None, false).unwrap();
         assert_eq!((known.seq, message.due_ms, message.id()), (before, due_ms, row.name.1.as_str()));
         self.store().finish(&[done(before, row.due_ms, Outcome::Moved, now_ms)]).unwrap();
         self.model.last_seq += 1;

@@ -16,16 +16,16 @@ use crate::tools::fork::{BelongsToProcess, ProcessOwned, fork_epoch};
 use crate::tools::native_lock::lock_plain;
 use tickwheel::internal::sync::PlainMutex;
 use tickwheel_delivery::DeliveryError;
-use tickwheel_delivery::internal::{ActionSeen, Kept, Outcome, PageOf, Seen, Snapshot};
+use tickwheel_delivery::internal::{ActionSeen, Kept, Outcome, PageOf, Remembered, Seen, Snapshot};
 
 type Position = (i64, i64);
 type Page<'py, T> = (Vec<Bound<'py, PyDict>>, Option<T>);
-type LetterRow = (i64, i64, String, i64, String, String, Vec<u8>, Option<String>, Option<String>);
+type LetterRow = (i64, i64, String, i64, String, String, Vec<u8>, Option<String>, Option<String>, Option<String>);
 /// Number, key, id, due time, outcome, its time, lateness, attempts, and whether it may have arrived.
 type Row = (i64, Option<String>, String, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<u32>, bool);
 
-/// A key, a destination, a tenant, the due times from and before which, and the most messages of a page.
-type Asked = (Option<String>, Option<String>, Option<String>, Option<i64>, Option<i64>, usize);
+/// A key, a destination, a tenant, an event, the due times from and before which, and the most messages of a page.
+type Asked = (Option<String>, Option<String>, Option<String>, Option<String>, Option<i64>, Option<i64>, usize);
 
 /// A store as it is now, for as long as the block runs. It may be in use, and is left as it was. Bytes that are
 /// not UTF-8 come as U+FFFD.
@@ -64,7 +64,7 @@ impl StoreSnapshot {
             it,
             waiting recurring due_before first_due_ms retrying may_have_arrived delivered cancelled dead expired
             dead_letters last_outcome_ms committed_ms: "last_commit_ms" paused_ms: "paused_since_ms" paused_keys
-            paused_key_names down_since_ms down_reason
+            paused_key_names down_since_ms down_reason waiting_for_events remembered_events
         );
         Ok(counts)
     }
@@ -138,13 +138,28 @@ impl StoreSnapshot {
     /// The newest message with this name, with its content.
     fn show<'py>(&self, py: Python<'py>, id: &str, key: Option<&str>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(it) = self.ask(py, |snapshot| snapshot.show(key, id))? else { return Ok(None) };
-        let shown = fields!(py, it, next_id key_paused_ms: "key_paused_since_ms" payload expires_ms traceparent);
+        let shown = fields!(py, it, next_id key_paused_ms: "key_paused_since_ms" payload expires_ms traceparent until_event cause event);
         shown.set_item("seq", it.seen.seq)?;
         shown.update(seen(py, it.seen)?.as_mapping())?;
         Ok(Some(shown))
     }
 
-    /// Dead letters before this one: number, time, and the letter with the first bytes of its record.
+    /// A page of remembered events, and the number after which the next page begins.
+    fn remembered<'py>(
+        &self,
+        py: Python<'py>,
+        key: Option<&str>,
+        after_n: i64,
+        limit: usize,
+    ) -> PyResult<Page<'py, i64>> {
+        let (found, has_more) = self.ask(py, |snapshot| snapshot.remembered(key, after_n, limit))?;
+        let next = found.last().map(|it| it.n).filter(|_| has_more);
+        let event = |it: Remembered| Ok(fields!(py, it, key id event at_ms until_ms let_go data));
+        Ok((found.into_iter().map(event).collect::<PyResult<_>>()?, next))
+    }
+
+    /// Dead letters before this one: number, time, and the letter with the first bytes of its record, its destination, and the
+    /// event that let its message go; empty: none did, and it may have waited for one.
     fn letters(
         &self,
         py: Python<'_>,
@@ -155,8 +170,8 @@ impl StoreSnapshot {
         bytes: usize,
     ) -> PyResult<Vec<LetterRow>> {
         let found = self.ask(py, |snapshot| snapshot.letters(before_n, destination, tenant, limit, bytes))?;
-        let row = |Kept { n, at_ms, letter: it, destination, tenant }| {
-            (n, at_ms, it.source, it.line, it.reason, it.allowed, it.record, destination, tenant)
+        let row = |Kept { n, at_ms, letter: it, destination, tenant, event }| {
+            (n, at_ms, it.source, it.line, it.reason, it.allowed, it.record, destination, tenant, event)
         };
         Ok(found.into_iter().map(row).collect())
     }
@@ -308,10 +323,11 @@ fn closed() -> DeliveryError {
     DeliveryError::Usage("this snapshot is closed: ask it inside its with block".to_owned())
 }
 
-fn page_of((key, destination, tenant, due_from_ms, due_before_ms, limit): &Asked, looked_at: usize) -> PageOf<'_> {
+fn page_of(of: &Asked, looked_at: usize) -> PageOf<'_> {
+    let (key, destination, tenant, until, due_from_ms, due_before_ms, limit) = of;
     let (due_from_ms, due_before_ms, limit) = (*due_from_ms, *due_before_ms, *limit);
     let (key, destination, tenant) = (key.as_deref(), destination.as_deref(), tenant.as_deref());
-    PageOf { key, destination, tenant, due_from_ms, due_before_ms, limit, looked_at }
+    PageOf { key, destination, tenant, until: until.as_deref(), due_from_ms, due_before_ms, limit, looked_at }
 }
 
 fn page<T>(py: Python<'_>, (found, next): (Vec<Seen>, Option<T>)) -> PyResult<Page<'_, T>> {

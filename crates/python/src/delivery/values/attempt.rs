@@ -15,7 +15,8 @@ use tickwheel_delivery::internal::LineWriter;
 /// `attempt` counts from 1. `redelivered`: it may have arrived before, as a send had no answer or a run crashed (D5).
 /// `digest`: 128 bits by which a destination knows the message, whatever store it comes from. `first_seq`: the lowest
 /// `seq` that the message may have been sent with; 0 if another store may have sent it. A digest that came with a lower
-/// one is of an earlier message, whose name the store has forgotten.
+/// one is of an earlier message, whose name the store has forgotten. `cause`: of a message with `until_event`,
+/// `"event"` or `"deadline"`; `event`: name, id and payload of the event that has let it go.
 #[pyclass(frozen, module = "tickwheel.delivery")]
 pub(crate) struct Delivery {
     attempt: Attempt,
@@ -92,6 +93,19 @@ impl Delivery {
     #[getter]
     fn redelivered(&self) -> bool {
         self.attempt.redelivered
+    }
+
+    /// `"event"` or `"deadline"`.
+    #[getter]
+    fn cause(&self) -> Option<&'static str> {
+        self.attempt.cause()
+    }
+
+    /// A dict with `name`, `id`, and `payload`, or `payload_base64` for bytes.
+    #[getter]
+    fn event<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(data) = self.attempt.event() else { return Ok(None) };
+        py.import(intern!(py, "json"))?.call_method1(intern!(py, "loads"), (data,)).map(Some)
     }
 
     /// 16 bytes, equal for messages with the same key and id, but where the name is used again after an outcome.

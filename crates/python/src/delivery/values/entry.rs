@@ -20,7 +20,7 @@ pub(crate) type Limits = BTreeMap<String, Vec<String>>;
 pub(crate) type Named<'a> = (&'a str, Option<&'a str>, Option<i64>);
 
 impl Entry {
-    /// The item for the engine. A message without its origin makes no dead letter if its name is known with other content.
+    /// The item for the engine. A message or an event without its origin makes no dead letter if its name is known with other content.
     pub(crate) fn item(&self, keeps_origin: bool) -> Item {
         let mut item = match self {
             Self::Read(parsed) => parsed.clone().into(),
@@ -30,6 +30,11 @@ impl Entry {
             && !keeps_origin
         {
             put.origin = None;
+        }
+        if let Item::Event { origin, .. } = &mut item
+            && !keeps_origin
+        {
+            *origin = None;
         }
         item
     }
@@ -59,6 +64,7 @@ impl Entry {
             Self::Other(Item::Replace { .. }) => "replace",
             Self::Read(Parsed::Cancel(..)) => "cancel",
             Self::Read(Parsed::Reschedule(..)) => "reschedule",
+            Self::Read(Parsed::Event(..)) | Self::Other(Item::Event { .. }) => "event",
             _ => "put",
         }
     }
@@ -72,6 +78,9 @@ impl Entry {
             }
             Self::Read(Parsed::Cancel(it, _)) => Some((&it.id, it.key.as_deref(), None)),
             Self::Read(Parsed::Reschedule(it, _)) => Some((&it.id, it.key.as_deref(), Some(it.due_ms))),
+            Self::Read(Parsed::Event(it, _)) | Self::Other(Item::Event { event: it, .. }) => {
+                Some((&it.id, Some(&it.key), None))
+            }
             Self::Read(Parsed::Bad(..)) | Self::Other(_) => None,
         }
     }

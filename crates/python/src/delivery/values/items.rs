@@ -7,7 +7,7 @@ use pyo3::types::{PyBool, PyBytes, PyMapping, PySequence, PyString};
 use crate::delivery::calls::failures::{self, bad_record, quoted};
 use crate::delivery::values::entry::Entry;
 use crate::delivery::values::message::{message_class, parts_of_name, text};
-use crate::delivery::values::puts::put_of;
+use crate::delivery::values::puts::{event_of, put_of};
 use crate::tools::made_once::{imported, intern};
 use tickwheel_delivery::internal::{
     ActionKind, Cancel, Failing, Filter, Item, Progress, Reschedule, TenantChange, check_destination, check_name,
@@ -20,8 +20,8 @@ const ENTRIES: &str = "tickwheel.delivery.model.entries";
 /// For how long a cancel may be remembered: as long as ids may be kept.
 const MOST_DAYS: u32 = 36_500;
 
-/// Reads a message, a `Cancel`, `Reschedule`, `Requeue`, `Act`, `Pause`, `Again`, `SetDestination`,
-/// `RemoveDestination`, `SetTenant`, `RemoveTenant`, `Look` or `Progress`.
+/// Reads a message, a `Cancel`, `Reschedule`, `Event`, `ForgetEvent`, `Requeue`, `Act`, `Pause`, `Again`,
+/// `SetDestination`, `RemoveDestination`, `SetTenant`, `RemoveTenant`, `Look` or `Progress`.
 ///
 /// Errors: `TypeError` for anything else; `BadRecord`; `WrongUsage` for what is no message.
 pub(crate) fn entry_of(item: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<Entry> {
@@ -45,6 +45,11 @@ pub(crate) fn entry_of(item: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<
         let (id, key) = name_of(item)?;
         let due_ms = item.getattr(intern!(py, "due_ms"))?.extract()?;
         Item::Reschedule(Reschedule { id, key, due_ms })
+    } else if item.is_exact_instance(imported!(py, ENTRIES, "Event")?) {
+        Item::Event { event: event_of(item, max_payload)?, origin: None }
+    } else if item.is_exact_instance(imported!(py, ENTRIES, "ForgetEvent")?) {
+        let (id, key) = name_of(item)?;
+        Item::Forget { id, key: key.unwrap_or_default() }
     } else if item.is_exact_instance(imported!(py, ENTRIES, "Pause")?) {
         let is_paused = item.getattr(intern!(py, "is_paused"))?.extract()?;
         let destination: Option<String> = item.getattr(intern!(py, "destination"))?.extract()?;

@@ -22,7 +22,7 @@ pub(crate) fn counts_to_python<'py>(py: Python<'py>, it: &Summary) -> PyResult<B
         py,
         it,
         resumed accepted delivered duplicates cancelled dead_letters undeliverable expired requeued rescheduled
-        reschedules_too_late cancels_too_late cancels_unknown conflicts
+        reschedules_too_late cancels_too_late cancels_unknown conflicts events let_go
     ))
 }
 

@@ -3,7 +3,7 @@
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyMemoryView, PyString};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyMemoryView, PyString, PyTuple};
 
 use crate::delivery::calls::failures::{bad_record, quoted};
 use crate::tools::made_once::{imported, intern};
@@ -17,7 +17,9 @@ pub(crate) fn message_to_python<'py>(py: Python<'py>, it: &Message) -> PyResult<
     // A recurring message has the due time of its first occurrence.
     let due_ms = body.recurrence().and_then(|it| it.first_ms().ok()).unwrap_or(it.due_ms);
     let (traceparent, destination, tenant) = (body.traceparent(), body.destination(), body.tenant());
-    let given = (body.id(), body.key(), due_ms, payload, it.delay_ms, expires_ms, traceparent, destination, tenant);
+    let until = body.until().map(|until| PyTuple::new(py, until.names.split(' ').collect::<Vec<_>>())).transpose()?;
+    let (delay_ms, key) = (it.delay_ms, body.key());
+    let given = (body.id(), key, due_ms, payload, delay_ms, expires_ms, traceparent, destination, tenant, until);
     message_class(py)?.call1(given)
 }
 
@@ -64,7 +66,7 @@ pub(crate) fn payload_given<'py>(payload: &Bound<'py, PyAny>) -> PyResult<(Bound
 /// Anything else as it is.
 pub(crate) fn plain<'py>(value: Bound<'py, PyAny>, field: &str) -> PyResult<Bound<'py, PyAny>> {
     let py = value.py();
-    let is_span = ["delay_ms", "every", "debounce_ms", "at_latest_ms"].contains(&field);
+    let is_span = ["delay_ms", "every", "debounce_ms", "at_latest_ms", "remember_ms"].contains(&field);
     let is_plain = value.is_none()
         || value.is_instance_of::<PyString>()
         || value.is_instance_of::<PyInt>()
@@ -129,9 +131,11 @@ pub(crate) fn message_of(message: &Bound<'_, PyAny>) -> PyResult<Message> {
     let traceparent = text_of(intern!(py, "traceparent"))?.map(Into::into);
     let destination = text_of(intern!(py, "destination"))?.map(Into::into);
     let tenant = text_of(intern!(py, "tenant"))?.map(Into::into);
+    let until: Option<Vec<String>> = part_of(message, intern!(py, "until_event"), "a list of names, or None")?;
     let extras = Extras { expires_ms, traceparent, destination, tenant, ..Extras::default() };
     let body = Body::new(key, id, payload.as_bytes(), is_json).with_extras(extras);
-    Ok(Message::from_parts(body, due_ms, delay_ms))
+    let made = Message::from_parts(body, due_ms, delay_ms);
+    Ok(until.map_or_else(|| made.clone(), |names| made.clone().until_event(names.iter().map(String::as_str))))
 }
 
 /// Errors: `BadRecord` if it is of another type. A `bool` is no number.

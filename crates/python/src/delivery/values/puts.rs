@@ -7,14 +7,15 @@ use crate::delivery::calls::failures::{bad_record, quoted, wrong_usage};
 use crate::delivery::values::entry::Entry;
 use crate::delivery::values::message::{message_class, message_of, payload_given, plain, raw_of, value_of};
 use crate::tools::finalizing::ForeignCall;
-use tickwheel_delivery::BadRecord;
+use crate::tools::made_once::imported;
 use tickwheel_delivery::internal::{
-    Columns, Fields, Incoming, MISSED, Other, Parsed, Payload, Request, Schema, SystemWallTime, TZ, Value,
-    WallTime as _, checked, not_json, on_one_line, times, write_text,
+    Columns, EVENT, Fields, Incoming, MISSED, Other, Parsed, Payload, REMEMBER_MS, Request, Schema, SystemWallTime, TZ,
+    UNTIL_EVENT, Value, WallTime as _, checked, not_json, on_one_line, times, write_text,
 };
+use tickwheel_delivery::{BadRecord, KeyEvent};
 
 /// The arguments of `put`, which are the fields of a message that is given as a dict.
-const FIELDS: [&str; 16] = [
+const FIELDS: [&str; 17] = [
     "id",
     "due",
     "delay_ms",
@@ -28,6 +29,7 @@ const FIELDS: [&str; 16] = [
     "cron",
     "tz",
     "missed",
+    "until_event",
     "replace",
     "debounce_ms",
     "at_latest_ms",
@@ -35,7 +37,7 @@ const FIELDS: [&str; 16] = [
 /// The places of a tuple's values among them.
 const OF_TUPLE: [usize; 4] = [0, 1, 3, 4];
 /// From here on they are no fields of a record.
-const REPLACE: usize = 13;
+const REPLACE: usize = 14;
 
 /// The fields in the order of `FIELDS`. What is not given is `None`, or `False`.
 type Given<'py> = [Bound<'py, PyAny>; FIELDS.len()];
@@ -52,7 +54,7 @@ pub(crate) fn put_of(value: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<E
     }
     let given = given_in(value)?;
     let [id, due, delay_ms, payload, key, expires, traceparent, destination, tenant, rest @ ..] = &given;
-    let [every, cron, tz, missed, replace, debounce_ms, latest] = rest;
+    let [every, cron, tz, missed, until_event, replace, debounce_ms, latest] = rest;
     let is_given = |it: &Bound<'_, PyAny>| !it.is_none();
     if (is_given(every) || is_given(cron)) && (is_given(debounce_ms) || is_given(latest)) {
         let text = "a message that recurs can't be debounced: leave out debounce_ms and at_latest_ms";
@@ -79,6 +81,9 @@ pub(crate) fn put_of(value: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<E
     let bytes = payload.as_bytes();
     let one_line = if is_json { on_one_line(bytes).map_err(|why| refused(not_json(&why)))? } else { None };
     let rest = [(TZ, tz), (MISSED, missed)];
+    let mut others: Vec<Other<'_>> =
+        rest.iter().filter_map(|(name, given)| other_of(name, given).transpose()).collect::<PyResult<_>>()?;
+    others.extend(json_other(UNTIL_EVENT, until_event)?);
     let fields = Fields {
         id: value_of(id, "id")?,
         key: value_of(key, "key")?,
@@ -91,7 +96,7 @@ pub(crate) fn put_of(value: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<E
         every: value_of(every, "every")?,
         cron: value_of(cron, "cron")?,
         payload: Some(Payload { bytes: one_line.map_or(bytes.into(), Into::into), is_json }),
-        others: rest.iter().filter_map(|(name, given)| other_of(name, given).transpose()).collect::<PyResult<_>>()?,
+        others: others.into_iter().collect(),
         ..Fields::default()
     };
     match Schema::new(Columns::default(), max_payload).check(&fields, Some(now_ns())).map_err(refused)? {
@@ -99,7 +104,32 @@ pub(crate) fn put_of(value: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<E
             let entry = Entry::Read(Parsed::Message(Incoming::of(message)));
             Ok(if replaces { entry.replacing(at_latest_ms) } else { entry })
         }
-        Request::Cancel(_) | Request::Reschedule(_) => unreachable!("it has no op"),
+        Request::Cancel(_) | Request::Reschedule(_) | Request::Event(_) => unreachable!("it has no op"),
+    }
+}
+
+/// Reads an `Event` by the rules for records.
+///
+/// Errors: `BadRecord`; `WrongUsage` for a payload that JSON can't hold.
+pub(crate) fn event_of(event: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<KeyEvent> {
+    let py = event.py();
+    let refused = |bad: BadRecord| bad_record(py, &bad);
+    let (id, key) = (event.getattr("id")?, event.getattr("key")?);
+    let (name, remember_ms) = (event.getattr("event")?, plain(event.getattr("remember_ms")?, "remember_ms")?);
+    let (payload, is_json) = payload_given(&event.getattr("payload")?)?;
+    let bytes = payload.as_bytes();
+    let one_line = if is_json { on_one_line(bytes).map_err(|why| refused(not_json(&why)))? } else { None };
+    let fields = Fields {
+        id: value_of(&id, "id")?,
+        key: value_of(&key, "key")?,
+        op: Value::Text("event".into()),
+        payload: Some(Payload { bytes: one_line.map_or(bytes.into(), Into::into), is_json }),
+        others: other_of(EVENT, &name)?.into_iter().chain(json_other(REMEMBER_MS, &remember_ms)?).collect(),
+        ..Fields::default()
+    };
+    match Schema::new(Columns::default(), max_payload).check(&fields, Some(now_ns())).map_err(refused)? {
+        Request::Event(event) => Ok(event),
+        _ => unreachable!("its op says so"),
     }
 }
 
@@ -185,6 +215,15 @@ fn other_of<'a>(name: &'a str, given: &Bound<'_, PyAny>) -> PyResult<Option<Othe
         _ => json.push(b'0'),
     }
     Ok(Some((name.into(), json.into())))
+}
+
+/// A field of any value that JSON can hold.
+fn json_other<'a>(name: &'a str, given: &Bound<'_, PyAny>) -> PyResult<Option<Other<'a>>> {
+    if given.is_none() {
+        return Ok(None);
+    }
+    let json = imported!(given.py(), "tickwheel.delivery.model.payloads", "json_of")?.call1((given,))?;
+    Ok(Some((name.into(), json.cast::<PyBytes>()?.as_bytes().to_vec().into())))
 }
 
 /// The epoch milliseconds of a due time given as text, where digits are epoch milliseconds; `name` is for the error.

@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use crate::delivery::calls::failures::{bad_record, quoted, wrong_usage};
 use crate::delivery::values::entry::{Entry, Limits};
 use crate::delivery::values::items::entry_of;
-use crate::delivery::values::message::message_to_python;
+use crate::delivery::values::message::{message_to_python, raw_of};
 use crate::delivery::values::operations::answer_to_python;
 use crate::delivery::values::puts::{now_ns, put_of, rfc_3339};
 use crate::tools::finalizing::ForeignCall;
@@ -245,7 +245,7 @@ impl Records {
         self.entries().filter(|entry| entry.bad().is_some()).count()
     }
 
-    /// For each record in order a `Message`, a `Cancel`, a `Reschedule` or a `BadRecord`.
+    /// For each record in order a `Message`, a `Cancel`, a `Reschedule`, an `Event` or a `BadRecord`.
     fn to_list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for entry in self.entries() {
@@ -258,6 +258,17 @@ impl Records {
                 Entry::Read(Parsed::Reschedule(to, _)) => {
                     imported!(py, "tickwheel.delivery.model.entries", "Reschedule")?
                         .call1((&to.id, &to.key, to.due_ms))?
+                }
+                Entry::Read(Parsed::Event(it, _)) => {
+                    let payload = PyBytes::new(py, &it.payload);
+                    let payload = if it.is_json { raw_of(payload)? } else { payload.into_any() };
+                    imported!(py, "tickwheel.delivery.model.entries", "Event")?.call1((
+                        &it.id,
+                        &it.key,
+                        &it.event,
+                        payload,
+                        it.remember_ms,
+                    ))?
                 }
                 Entry::Read(Parsed::Bad(bad, _)) => bad_record(py, bad).into_value(py).into_bound(py).into_any(),
                 Entry::Other(_) => continue,
@@ -290,27 +301,34 @@ pub(crate) struct Receipt {
     name: Option<(String, Option<String>, Option<i64>)>,
 }
 
-/// Its line, its operation, and its answer or its fault.
-type Row = (u64, &'static str, Result<Answer, Box<BadRecord>>);
+/// Its line, its operation, its answer or its fault, and how many messages an event has let go.
+type Row = (u64, &'static str, Result<Answer, Box<BadRecord>>, Option<u32>);
+
+/// The same for Python.
+type PythonRow<'py> = (u64, &'static str, Bound<'py, PyAny>, Option<u32>);
 
 impl Receipt {
     pub(crate) fn new(parts: &Parts, answers: &Answers) -> Self {
-        let mut given = answers.given.iter();
+        let mut given = answers.given.iter().enumerate();
+        let mut counts = answers.let_go.iter().peekable();
         let mut rows = Vec::with_capacity(answers.given.len());
         for part in parts {
             for (at, entry) in part.entries.iter().enumerate() {
-                let found = match entry.bad() {
-                    Some((bad, _)) => Err(Box::new(bad.clone())),
-                    None if entry.is_answered() => Ok(*given.next().expect("each has an answer")),
+                let (found, let_go) = match entry.bad() {
+                    Some((bad, _)) => (Err(Box::new(bad.clone())), None),
+                    None if entry.is_answered() => {
+                        let (place, answer) = given.next().expect("each has an answer");
+                        (Ok(*answer), counts.next_if(|(of, _)| *of == place).map(|(_, count)| *count))
+                    }
                     None => continue,
                 };
                 let line = entry.origin().map(|origin| origin.line).filter(|line| *line > 0);
-                rows.push((line.unwrap_or(at as u64 + 1), entry.operation(), found));
+                rows.push((line.unwrap_or(at as u64 + 1), entry.operation(), found, let_go));
             }
         }
         let single = parts.iter().find_map(|part| part.entries.first()?.named());
         let name = match (&*rows, single) {
-            ([(_, _, Ok(answer))], Some((id, key, due_ms))) => {
+            ([(_, _, Ok(answer), _)], Some((id, key, due_ms))) => {
                 let told_ms = answers.due_ms.first().map(|(_, due_ms)| *due_ms);
                 let due_ms = match answer {
                     Answer::Accepted | Answer::Rescheduled => told_ms.or(due_ms),
@@ -329,12 +347,13 @@ impl Receipt {
 impl Receipt {
     /// For each record its answer, or its fault as a `BadRecord`.
     fn answers<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        self.rows.iter().map(|(_, _, found)| found_to_python(py, found)).collect()
+        self.rows.iter().map(|(_, _, found, _)| found_to_python(py, found)).collect()
     }
 
-    /// The same, each with its line and its operation.
-    fn rows<'py>(&self, py: Python<'py>) -> PyResult<Vec<(u64, &'static str, Bound<'py, PyAny>)>> {
-        let row = |(line, operation, found): &Row| Ok((*line, *operation, found_to_python(py, found)?));
+    /// The same, each with its line, its operation, and how many messages it has let go if it is an event.
+    fn rows<'py>(&self, py: Python<'py>) -> PyResult<Vec<PythonRow<'py>>> {
+        let row =
+            |(line, operation, found, let_go): &Row| Ok((*line, *operation, found_to_python(py, found)?, *let_go));
         self.rows.iter().map(row).collect()
     }
 

@@ -1,0 +1,247 @@
+//! Messages that wait for an event, and events (rule D22).
+//!
+//! - `waits` has a row for each open message with `until_event`. It goes with the outcome of the message.
+//! - `events` has a row for each known event, for as long as names are kept. Its data is there while a message that it let go
+//!   is open, and while it is remembered.
+//! - A row of `events` without a name has the data of a dead letter that is tried anew.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::message::events::{Event, MOST_WAITING};
+use crate::message::hashes::{Content, lane_of};
+use crate::message::incoming::Digest;
+use crate::message::until::{Cause, Until};
+use crate::store::sql::{Broken, Result, cached, execute};
+use crate::store::types::{Events, Waits};
+use crate::store::{Done, Position, Store, WaitingRow};
+
+/// How many old rows a step of the upkeep looks at.
+const STEP: usize = 200;
+
+pub(in crate::store) fn load(db: &Connection) -> Result<Events> {
+    let has = |text: &str| -> rusqlite::Result<bool> { db.prepare(text)?.exists([]) };
+    let have_waits = has("SELECT 1 FROM waits")?;
+    Ok(Events { have_waits, have_events: has("SELECT 1 FROM events")?, looked_through: 0 })
+}
+
+/// An event that was accepted before.
+pub(crate) struct KnownEvent {
+    pub(crate) content: Content,
+    pub(crate) let_go: u32,
+}
+
+impl Store {
+    /// Whether no more messages of this key may wait for events.
+    pub(crate) fn is_full_of_waits(&self, key: &str) -> Result<bool> {
+        if !self.events.have_waits {
+            return Ok(false);
+        }
+        let text = "SELECT 1 FROM waits WHERE key = ? AND event IS NULL LIMIT 1 OFFSET ?";
+        Ok(cached(&self.db, text)?.exists([lane_of(key), MOST_WAITING as i64 - 1])?)
+    }
+
+    /// The messages of the key that wait for this event, and are due after `now_ms`.
+    pub(crate) fn waiting_for(&self, key: &str, event: &str, now_ms: i64) -> Result<Vec<Waits>> {
+        let mut found = Vec::new();
+        if !self.events.have_waits {
+            return Ok(found);
+        }
+        let text = "SELECT w.names, m.due_ms, m.seq, m.id FROM waits w JOIN messages m ON m.seq = w.seq \
+                    WHERE w.key = ? AND w.event IS NULL AND m.due_ms > ? AND m.key = ?";
+        let mut select = cached(&self.db, text)?;
+        let mut rows = select.query((lane_of(key), now_ms, key))?;
+        while let Some(row) = rows.next()? {
+            let names: String = row.get(0)?;
+            if Until::has(&names, event) {
+                found.push(Waits { position: (row.get(1)?, row.get(2)?), id: row.get(3)? });
+            }
+        }
+        Ok(found)
+    }
+
+    /// The event of this name, if it is known.
+    pub(crate) fn known_event(&self, key: &str, id: &str) -> Result<Option<KnownEvent>> {
+        if !self.events.have_events {
+            return Ok(None);
+        }
+        let name = (self.number)(Digest::of(Some(key), id));
+        let text = "SELECT content, let_go FROM events WHERE name = ? AND key = ? AND id = ?";
+        let row = |row: &rusqlite::Row<'_>| Ok((Content::from_bytes(row.get_ref(0)?.as_blob()?), row.get(1)?));
+        let Some((content, let_go)) = cached(&self.db, text)?.query_row((name, key, id), row).optional()? else {
+            return Ok(None);
+        };
+        let content = content.ok_or_else(|| Broken::Contradiction(format!("the event {id} has no digest")))?;
+        Ok(Some(KnownEvent { content, let_go }))
+    }
+
+    /// Notes the event. Returns its number.
+    pub(crate) fn put_event(&mut self, event: &Event, data: &str) -> Result<i64> {
+        let at_ms = self.retention.now_ms();
+        let until_ms = event.remember_ms.map(|ms| at_ms.saturating_add(ms.min(self.retention.keep_ms())));
+        let name = (self.number)(Digest::of(Some(&event.key), &event.id));
+        let text = "INSERT INTO events (name, key, id, event, content, at_ms, let_go, open, until_ms, data) \
+                    VALUES (?, ?, ?, ?, ?, ?, 0, 0, ?, ?)";
+        let content = event.content();
+        execute(
+            &self.db,
+            text,
+            params![name, event.key, event.id, event.event, content.as_bytes(), at_ms, until_ms, data],
+        )?;
+        self.events.have_events = true;
+        Ok(self.db.last_insert_rowid())
+    }
+
+    /// Notes how many messages the event has let go. Its data stays only if it is of use.
+    pub(crate) fn has_let_go(&self, n: i64, count: u32) -> Result<()> {
+        execute(&self.db, "UPDATE events SET let_go = ?2 WHERE n = ?1", (n, count))?;
+        self.drop_data(n)
+    }
+
+    /// Notes the data of a dead letter that is tried anew. Returns its number.
+    pub(crate) fn put_data(&mut self, key: &str, data: &str) -> Result<i64> {
+        let text = "INSERT INTO events (key, id, event, at_ms, let_go, open, data) VALUES (?, '', '', ?, 0, 0, ?)";
+        execute(&self.db, text, params![key, self.retention.now_ms(), data])?;
+        self.events.have_events = true;
+        Ok(self.db.last_insert_rowid())
+    }
+
+    /// The newest event that is remembered for this key, and that a message with these names waits for.
+    pub(crate) fn remembered(&self, key: &str, names: &str) -> Result<Option<(i64, Arc<str>)>> {
+        if !self.events.have_events {
+            return Ok(None);
+        }
+        let now_ms = self.retention.now_ms();
+        let text = "SELECT n, data FROM events WHERE key = ? AND event = ? AND until_ms > ? ORDER BY n DESC LIMIT 1";
+        let mut select = cached(&self.db, text)?;
+        let mut newest = None;
+        for name in names.split(' ') {
+            let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, Arc::from(row.get_ref(1)?.as_str()?)));
+            newest = newest.max(select.query_row((key, name, now_ms), row).optional()?);
+        }
+        Ok(newest)
+    }
+
+    /// Forgets that the event is remembered. Returns whether it was.
+    pub(crate) fn forget_event(&self, key: &str, id: &str) -> Result<bool> {
+        let name = (self.number)(Digest::of(Some(key), id));
+        let text =
+            "UPDATE events SET until_ms = NULL WHERE name = ? AND key = ? AND id = ? AND until_ms > ? RETURNING n";
+        let values = (name, key, id, self.retention.now_ms());
+        let n = cached(&self.db, text)?.query_row(values, |row| row.get(0)).optional()?;
+        n.map_or(Ok(false), |n| self.drop_data(n).map(|()| true))
+    }
+
+    /// The row of the message in `waiting`, if it has one and was certainly not sent.
+    pub(crate) fn untried(&self, (due_ms, seq): Position) -> Result<Option<WaitingRow>> {
+        if self.attempts(seq)?.is_some() {
+            return Ok(None);
+        }
+        let text = "SELECT lane, size, ifnull(share, 0) FROM waiting WHERE due_ms = ? AND seq = ? AND redelivered = 0";
+        let row = |row: &rusqlite::Row<'_>| {
+            Ok(WaitingRow { share: row.get(2)?, ..WaitingRow::untried(due_ms, seq, row.get(0)?, row.get(1)?) })
+        };
+        Ok(cached(&self.db, text)?.query_row([due_ms, seq], row).optional()?)
+    }
+
+    /// The event lets the message at this position go, which has this row now.
+    pub(crate) fn let_go(&mut self, (due_ms, seq): Position, n: i64, row: &WaitingRow) -> Result<()> {
+        self.note_let_go(seq, n, row.due_ms)?;
+        if !self.near.hold(seq) {
+            execute(&self.db, "DELETE FROM waiting WHERE due_ms = ? AND seq = ?", [due_ms, seq])?;
+        }
+        self.write_waiting(vec![row])
+    }
+
+    /// Notes that the event lets the message go: it is due at this time.
+    pub(crate) fn note_let_go(&mut self, seq: i64, n: i64, due_ms: i64) -> Result<()> {
+        execute(&self.db, "UPDATE waits SET event = ?2 WHERE seq = ?1", (seq, n))?;
+        execute(&self.db, "UPDATE events SET open = open + 1 WHERE n = ?", [n])?;
+        execute(&self.db, "UPDATE messages SET due_ms = ?2 WHERE seq = ?1", (seq, due_ms)).map(drop)
+    }
+
+    /// Forgets what these messages waited for: they have their outcome.
+    pub(in crate::store) fn forget_waits(&mut self, done: &[Done]) -> Result<()> {
+        if !self.events.have_waits {
+            return Ok(());
+        }
+        let mut delete = cached(&self.db, "DELETE FROM waits WHERE seq = ? RETURNING ifnull(event, 0)")?;
+        for one in done {
+            let event: Option<i64> = delete.query_row([one.seq], |row| row.get(0)).optional()?;
+            if let Some(n) = event.filter(|n| *n > 0) {
+                execute(&self.db, "UPDATE events SET open = open - 1 WHERE n = ?", [n])?;
+                self.drop_data(n)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_data(&self, n: i64) -> Result<()> {
+        let is_used = "n = ? AND open = 0 AND until_ms IS NULL";
+        execute(
+            &self.db,
+            &format!("DELETE FROM events WHERE {is_used} AND (name IS NULL OR at_ms < ?)"),
+            [n, self.oldest_event_ms()],
+        )?;
+        execute(&self.db, &format!("UPDATE events SET data = NULL WHERE {is_used}"), [n]).map(drop)
+    }
+
+    fn oldest_event_ms(&self) -> i64 {
+        self.retention.now_ms().saturating_sub(self.retention.keep_ms())
+    }
+
+    /// Forgets old events, a few at a time. One with open messages is forgotten with the last of them.
+    pub(in crate::store) fn forget_events(&mut self) -> Result<()> {
+        if !self.events.have_events {
+            return Ok(());
+        }
+        let ended = "SELECT n FROM events WHERE until_ms <= ? LIMIT ?";
+        for n in self.numbers(ended, [self.retention.now_ms(), STEP as i64])? {
+            execute(&self.db, "UPDATE events SET until_ms = NULL WHERE n = ?", [n])?;
+            self.drop_data(n)?;
+        }
+        let old = "SELECT n FROM events WHERE n > ? AND at_ms < ? ORDER BY n LIMIT ?";
+        for n in self.numbers(old, [self.events.looked_through, self.oldest_event_ms(), STEP as i64])? {
+            self.drop_data(n)?;
+            self.events.looked_through = n;
+        }
+        Ok(())
+    }
+
+    /// The time until which an event of now is remembered for so long.
+    #[cfg(test)]
+    pub(crate) fn remembers_until_ms(&self, ms: i64) -> i64 {
+        self.retention.now_ms() + ms
+    }
+
+    fn numbers(&self, text: &str, values: impl rusqlite::Params) -> Result<Vec<i64>> {
+        Ok(crate::store::sql::rows(&self.db, text, values, |row| row.get(0))?)
+    }
+}
+
+/// Notes what a new message of this key waits for.
+pub(in crate::store) fn write_waits(db: &Connection, seq: i64, key: &str, until: &Until) -> Result<()> {
+    let event = match &until.cause {
+        Cause::Open => None,
+        Cause::Deadline => Some(0),
+        Cause::Event(n, _) => Some(*n),
+    };
+    let text = "INSERT INTO waits (seq, key, names, event) VALUES (?, ?, ?, ?)";
+    execute(db, text, params![seq, lane_of(key), until.names, event])?;
+    event.map_or(Ok(0), |n| execute(db, "UPDATE events SET open = open + 1 WHERE n = ?", [n])).map(drop)
+}
+
+/// The events that the message waits for, and why it is due.
+pub(in crate::store) fn until_of(db: &Connection, seq: i64) -> rusqlite::Result<Option<Until>> {
+    let text = "SELECT w.names, w.event, e.data FROM waits w LEFT JOIN events e ON e.n = w.event WHERE w.seq = ?";
+    let row = |row: &rusqlite::Row<'_>| {
+        let cause = match (row.get::<_, Option<i64>>(1)?, row.get_ref(2)?.as_str_or_null()?) {
+            (None, _) => Cause::Open,
+            (Some(n), Some(data)) => Cause::Event(n, data.into()),
+            (Some(_), None) => Cause::Deadline,
+        };
+        Ok(Until { names: row.get_ref(0)?.as_str()?.into(), cause })
+    };
+    db.prepare_cached(text)?.query_row([seq], row).optional()
+}
