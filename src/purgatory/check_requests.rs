@@ -2,8 +2,7 @@
 //!
 //! If each were made at once, operations that check each other's keys would be tried in every possible order: n! tries.
 //! A check inside a try therefore becomes a request, one for each list. The outermost call of the thread makes the
-//! requested checks in rounds (see `rounds`). Requests that are left when that call ends go to the timer (see
-//! `postponed_checks`).
+//! requested checks in rounds (see `rounds`). Requests that are left when the rounds end are dropped.
 //!
 //! If only the operation itself requested the check of its own key, it is not tried again: its try has looked already.
 
@@ -43,14 +42,6 @@ impl<C> CheckRequests<C> {
             None => self.requests.push(CheckRequest { list, requested_by, check: check() }),
         }
     }
-
-    /// Takes the requests out, and keeps no memory.
-    pub(super) fn take(&mut self) -> Vec<CheckRequest<C>> {
-        if !self.requests.is_empty() {
-            self.index = HashMap::new();
-        }
-        std::mem::take(&mut self.requests)
-    }
 }
 
 /// The requests of one outermost call. Most calls have none, so they are behind a pointer.
@@ -82,11 +73,10 @@ impl<C> RequestedChecks<C> {
         self.current.take()
     }
 
-    /// Returns the requests for which no check was made. The caller leaves them to the timer.
+    /// Returns the requests for which no check was made.
     #[must_use]
-    pub(super) fn end_call(&mut self, outer: Requests<C>) -> Vec<CheckRequest<C>> {
-        let ended = std::mem::replace(&mut *self.current, outer);
-        ended.map_or_else(Vec::new, |ended| ended.requests)
+    pub(super) fn end_call(&mut self, outer: Requests<C>) -> Requests<C> {
+        std::mem::replace(&mut *self.current, outer)
     }
 
     /// Requests a check from the outermost call.
