@@ -304,7 +304,7 @@ mod tests {
         let timer =
             Arc::new(Timer::new(&Config::default(), Clock::monotonic(0)).expect("the default settings are good"));
         timer.add(When::AtUs(0), "costs the panic").expect("in range");
-        let (sender, mut released) = unbounded();
+        let (sender, released) = unbounded();
         let driven = Arc::clone(&timer);
         let mut has_panicked = false;
         let thread = spawn("reaper", move || {
