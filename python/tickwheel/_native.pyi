@@ -31,7 +31,6 @@ from typing import (
 
 from typing_extensions import Buffer, disjoint_base
 
-from tickwheel.batches import BatchTimer
 from tickwheel.delivery.base.errors import BadRecord
 from tickwheel.delivery.model.entries import Event, Reschedule
 from tickwheel.delivery.model.message import Cancel, Message
@@ -50,7 +49,7 @@ _Int64s: TypeAlias = Buffer | _ArrowArray | _ArrowStream
 
 _Ts = TypeVarTuple("_Ts")
 
-_Listed: TypeAlias = TimerTask | BatchTimer
+_Listed: TypeAlias = TimerTask | tuple[TaskBatch, int]
 
 class _Lock(Protocol):
     def acquire(self, blocking: bool = ..., /) -> bool: ...
@@ -81,7 +80,7 @@ class BucketSnapshot(TypedDict):
     """One bucket: when it expires (-1: not armed) and the names of its tasks, in order of add."""
 
     expiration_ms: int
-    tasks: list[str | BatchTimer]
+    tasks: list[str | tuple[TaskBatch, int]]
 
 @type_check_only
 class LevelSnapshot(TypedDict):
@@ -108,7 +107,7 @@ class FrontEntry(TypedDict):
     """A task that has left the wheel and waits for its exact instant."""
 
     due_ms: float
-    task: str | BatchTimer
+    task: str | tuple[TaskBatch, int]
 
 @type_check_only
 class Snapshot(TypedDict):
@@ -362,7 +361,7 @@ class Timer:
         """
 
     def pending(self, *, before_ms: float | None = None, limit: int | None = None) -> list[tuple[float, _Listed]]:
-        """List the pending tasks in order, as `(due_ms, task)`. A timer of a batch is a `BatchTimer`.
+        """List the pending tasks in order, as `(due_ms, task)`. A timer of a batch is `(batch, index)`.
 
         `due_ms` is an instant of the timer's clock. Each task was pending at some moment of the call. A task that was
         pending all the while is listed, moved or not. Internal tasks of the library are not listed, but `len` counts
