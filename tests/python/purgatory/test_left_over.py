@@ -16,9 +16,9 @@ pytestmark = pytest.mark.timeout(40)
 @pytest.mark.parametrize("needed", [1, 2, 10, 1000])
 def test_what_tries_request_after_n_fruitless_rounds_is_dropped_and_the_next_check_finds_it__P6(needed: int) -> None:
     """The second one counts its tries; the first one is ready when so many were counted."""
-    timer = ManualTimer()
     told: list[object] = []
-    purgatory = DelayedOperationPurgatory("counting", timer, on_error=lambda *error: told.append(error))
+    timer = ManualTimer(on_error=lambda *error: told.append(error))
+    purgatory = DelayedOperationPurgatory("counting", timer)
     operations = [Acts(), Acts()]
     for own, operation in enumerate(operations):
         purgatory.try_complete_else_watch(operation, [own])
@@ -70,9 +70,9 @@ def test_an_executor_that_refuses_a_try_is_reported_with_its_operation__P6_P8() 
     """And not with a task of the library's own. What `on_error` keeps holds up no later check."""
     pool = ThreadPoolExecutor(1)
     told: list[tuple[object, BaseException]] = []
-    with SystemTimer("refused", executor=pool) as timer:
+    with SystemTimer("refused", executor=pool, on_error=lambda *error: told.append(error)) as timer:
         pool.shutdown()
-        purgatory = DelayedOperationPurgatory("refused", timer, on_error=lambda *error: told.append(error))
+        purgatory = DelayedOperationPurgatory("refused", timer)
         lock = threading.RLock()
         locked = Op(lock=lock)
         purgatory.try_complete_else_watch(locked, ["locked"])
