@@ -107,7 +107,7 @@ def serve(
         check_outputs({"--to": path_of(to), "--store": store, "--dead-letters": dead_letters}, ())
         address = Address.of("--listen", listen)
         check_addresses(address, has_tokens=token_file is not None, is_tls=tls_cert is not None, without_tls=no_tls)
-        settings = settings_of(**how)
+        settings = settings_of(how)
         opener = opener_of(to, webhook_header, webhook_secret_file)
         read_webhook = partial(read_webhook_again, opener, to, webhook_header, webhook_secret_file)
         has_webhook = webhook_header or webhook_secret_file

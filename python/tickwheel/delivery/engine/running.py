@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from tickwheel._native import MOST_PAUSED_KEYS, DeliveryEngine, Receipt, Records
+from tickwheel._native import MOST_PAUSED_KEYS, DeliveryEngine, Receipt, Records, rate_per_s
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.base.threads import start
 from tickwheel.delivery.model.entries import Answer, Letter, Pause, SetDestination
@@ -69,8 +69,8 @@ class Running:
 
         self._spans = SendSpans(opener, self) if isinstance(opener, Destination) and is_tracing() else None
         self._is_global = settings.order == "global"
-        self.rate = settings.rate
-        """How fast messages are sent; `None`: as the destination takes them."""
+        self.rate_per_s = rate_per_s(settings.rate) if settings.rate else 0
+        """How many messages the rate allows; 0: there is none."""
         self._failure: BaseException | None = None
         self.store = path
         try:

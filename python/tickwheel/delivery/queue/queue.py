@@ -36,8 +36,6 @@ from tickwheel.delivery.model.entries import (
 )
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
 from tickwheel.delivery.model.operations import reply
-from tickwheel.delivery.model.pace import Rate
-from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import Summary
 from tickwheel.delivery.observe.log import log_cancelled, log_letters, logger, subject_of
@@ -141,20 +139,22 @@ class DeliveryQueue:
             opener = Destination.named()
         else:
             opener = open_sink(to) if isinstance(to, str) else sink_of(to, unavailable)
-        retry = Retry.of_seconds(max_attempts, backoff_s, waits_s, waits_end)
-        settings = Settings(
-            order,
-            horizon_s,
-            sink_timeout_s,
-            keep_ids_days,
-            retry,
+        settings = Settings.of(
+            order=order,
+            horizon_s=horizon_s,
+            max_attempts=max_attempts,
+            backoff_s=backoff_s,
+            waits_s=waits_s,
+            waits_end=waits_end,
             unanswered_for_s=unanswered_for_s,
-            rate=None if rate is None else Rate.of(rate),
+            sink_timeout_s=sink_timeout_s,
+            keep_ids_days=keep_ids_days,
+            rate=rate,
             concurrency=concurrency,
             spare=spare,
             tenant_concurrency=tenant_concurrency,
-            tenant_rate=None if tenant_rate is None else Rate.of(tenant_rate, "tenant_rate"),
-            allow_addresses=tuple(allow_addresses),
+            tenant_rate=tenant_rate,
+            allow_addresses=allow_addresses,
         )
 
         def put_letters(letters: Sequence[Letter]) -> None:
