@@ -530,10 +530,6 @@ class DeliveryQueue:
         self._refuse_handler(name)
         return self._ask([RemoveDestination(name, dead)], _the_one, format="item")
 
-    def destinations(self) -> dict[str, dict[str, Any]]:
-        """The settings of each named destination, by name, without secrets: `secrets_set` is when they were set."""
-        return {it.name: dict(it.settings) for page in _pages(self.view.destinations) for it in page.destinations}
-
     def set_tenant(
         self,
         name: str,
@@ -554,8 +550,8 @@ class DeliveryQueue:
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
-        ...     queue.set_tenant("acme", rate="10/s", weight=3), queue.tenants()
-        (<Answer.ACCEPTED: 'accepted'>, {'acme': {'rate': '10/s', 'weight': 3, 'paused': False}})
+        ...     queue.set_tenant("acme", rate="10/s", weight=3), queue.view.tenant("acme").settings
+        (<Answer.ACCEPTED: 'accepted'>, {'rate': '10/s', 'weight': 3})
         """
         given = {"concurrency": concurrency, "rate": rate, "weight": weight, "paused": paused}
         settings = {each: value for each, value in given.items() if value is not None}
@@ -566,11 +562,6 @@ class DeliveryQueue:
         if it was not set or paused. Its messages stay. Errors: `BadRecord` for a name that is not allowed.
         """
         return self._ask([RemoveTenant(name)], _the_one, format="item")
-
-    def tenants(self) -> dict[str, dict[str, Any]]:
-        """The settings of each tenant that was set or paused, by name, and whether it is `paused`."""
-        pages = _pages(self.view.tenants)
-        return {it.name: {**it.settings, "paused": it.paused} for page in pages for it in page.tenants}
 
     def pause(self, key: str | None = None, *, destination: str | None = None, tenant: str | None = None) -> None:
         """Send nothing more (D16), or nothing of a key, to a destination or of a tenant, until `resume`, also after a
@@ -700,15 +691,6 @@ class DeliveryQueue:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _pages(look: Callable[..., Any]) -> Iterator[Any]:
-    """All pages, one after another."""
-    page = look(limit=1_000)
-    yield page
-    while page.next is not None:
-        page = look(limit=1_000, cursor=page.next)
-        yield page
 
 
 def _answers(receipts: list[Receipt]) -> list[Any]:
