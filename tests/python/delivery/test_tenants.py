@@ -42,8 +42,6 @@ def test_every_way_into_a_queue_takes_it__D1_D24(tmp_path: Path) -> None:
         assert queue.view.list().messages[0].tenant == "acme"
         assert queue.put_many([FIELDS, Message("a", None, FAR_MS, b"", tenant="acme")]) == ["duplicate", "conflict"]
         assert queue.submit_ndjson(json.dumps(FIELDS).encode()).result() == [Answer.DUPLICATE]
-        row = pa.record_batch({"id": ["a"], "due": [FAR_MS], "payload": ["1"], "tenant": ["acme"]})
-        assert queue.submit_arrow(row).result() == [Answer.DUPLICATE]
         assert queue.put_many([FIELDS | {"tenant": it} for it in ("other", None)]) == [Answer.CONFLICT] * 2
         with pytest.raises(BadRecord, match="'a b' is no name of a tenant") as refused:
             queue.put("b", due=FAR_MS, tenant="a b")

@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -138,23 +138,6 @@ class Running:
         future = _future()
         self.engine.queue(given, partial(_give, future), **options)
         return future
-
-    def submit_parts(self, parts: Iterable[Records], **options: Any) -> "Future[list[Any]]":
-        """As `submit`, each part as soon as it is read. Errors: as of `submit`; earlier parts may be accepted then."""
-        together, tickets = _future(), [self.submit(part, **options) for part in parts]
-
-        def give(last: "Future[list[Any]]") -> None:
-            try:
-                last.result(0)  # answers come in order, but an error may come to the last one first
-                together.set_result([each for ticket in tickets for each in ticket.result(0)])
-            except BaseException as error:
-                together.set_exception(error)
-
-        if tickets:
-            tickets[-1].add_done_callback(give)
-        else:
-            together.set_result([])
-        return together
 
     def try_submit(
         self, given: object, told: Callable[[Receipt | BaseException], object], **options: Any

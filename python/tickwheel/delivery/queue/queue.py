@@ -1,7 +1,6 @@
 """`DeliveryQueue`: durable delayed delivery inside a Python program (rule D11)."""
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime, timedelta
 from inspect import iscoroutinefunction
@@ -11,7 +10,7 @@ from typing import Any, Literal, Self, TypeVar, cast
 
 import msgspec
 
-from tickwheel._native import ArrowRows, Receipt, due_ms_of, read_records
+from tickwheel._native import Receipt, due_ms_of, read_records
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import Time, act_of, why_refused
@@ -34,7 +33,7 @@ from tickwheel.delivery.model.entries import (
     SetTenant,
     no_destination,
 )
-from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
+from tickwheel.delivery.model.message import Cancel, Message
 from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import Summary
@@ -173,7 +172,6 @@ class DeliveryQueue:
             self._running.close(0)
             raise
         self._running.start()
-        self._rows = ArrowRows("queue", Columns(), MAX_PAYLOAD, letters=False)
 
     def put(
         self,
@@ -637,27 +635,6 @@ class DeliveryQueue:
         (<Answer.ACCEPTED: 'accepted'>, 'due is missing')
         """
         return self._running.submit(data, format="lines", trace=current_traceparent())
-
-    def submit_arrow(self, batch: Any) -> "Future[list[Answer | BadRecord]]":
-        """The same for the rows of a `pyarrow.RecordBatch` or `Table` with columns of D1: an entry for each row.
-
-        The rows are read and submitted some megabytes at a time. Errors: also `BadRecord` if no message can be read
-        from these columns; `WrongUsage` for another type.
-
-        >>> import pyarrow as pa, tempfile
-        >>> batch = pa.record_batch({"id": ["tea", "cake"], "delay_ms": [20, None], "payload": ["ready", "done"]})
-        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
-        ...     tea, cake = queue.submit_arrow(batch).result()
-        >>> tea, cake.reason
-        (<Answer.ACCEPTED: 'accepted'>, 'due is missing')
-        """
-        from tickwheel.delivery.read.arrow import batches_of, check_names, read_batch  # loads pyarrow
-
-        batches = batches_of(batch)
-        check_names(self._rows, batch.schema)
-        now_ns = time.time_ns()
-        read = (read_batch(self._rows, each, now_ns=now_ns) for each in batches)
-        return self._running.submit_parts(chain.from_iterable(read), trace=current_traceparent())
 
     def wait_until_empty(self, timeout_s: float) -> bool:
         """Whether the queue got empty within this time. Errors: `DeliveryFailed` once delivery has failed."""
