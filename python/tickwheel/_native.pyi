@@ -803,12 +803,6 @@ class Replay:
         number, or a number that is added twice. The replay can continue after an error.
         """
 
-    def occupancy(self, at_us: int) -> Occupancy:
-        """Advance the time to `at_us`, and return how full the wheel is then; no levels before the first event.
-
-        Errors: `ValueError` and `TypeError` for an instant that no clock can show.
-        """
-
     def finish(self, until_us: int) -> ReplayCounts:
         """Advance the time to the end of `until_us` and return the results. The replay takes no more events after that.
 
