@@ -802,12 +802,6 @@ class Replay:
         number, or a number that is added twice. The replay can continue after an error.
         """
 
-    def occupancy(self, at_us: int) -> Occupancy:
-        """Advance the time to `at_us`, and return how full the wheel is then; no levels before the first event.
-
-        Errors: `ValueError` and `TypeError` for an instant that no clock can show.
-        """
-
     def finish(self, until_us: int) -> ReplayCounts:
         """Advance the time to the end of `until_us` and return the results. The replay takes no more events after that.
 
@@ -931,6 +925,7 @@ def _time_s(when: float | timedelta, what: str = "when") -> float: ...
 def _is_clock_replaced() -> bool: ...
 def due_of(text: str, name: str) -> int: ...
 def due_ms_of(due: object, delay_ms: object) -> int: ...
+def rate_per_s(rate: str) -> float: ...
 def record_fields(value: object) -> dict[str, Any]:
     """The fields of a dict or a tuple as plain values that JSON can hold; the payload as bytes or `msgspec.Raw`."""
 
@@ -1032,7 +1027,6 @@ class Destination:
     @staticmethod
     def named() -> Destination: ...
     def take_sends(self) -> list[_Send]: ...
-    def replace_webhook(self, url: str, *, headers: Sequence[tuple[str, str]], secrets: Sequence[str]) -> None: ...
     @staticmethod
     def function(function: Callable[[Delivery], object]) -> Destination: ...
     @staticmethod
@@ -1050,9 +1044,6 @@ class CoroutineCalls:
 
     def take(self, most: int) -> tuple[list[CoroutineCall], list[int], bool]:
         """At most so many calls, the numbers of those to be cancelled, and whether the sink is closed."""
-
-    def fail(self, reason: str) -> None:
-        """No loop can take calls any more: the next one ends the run, for this reason."""
 
 @final
 class CoroutineCall:

@@ -244,16 +244,6 @@ class AsyncDeliveryQueue:
         queue = self._opened()
         return await queue.look(partial(queue.action, id))
 
-    async def destinations(self) -> dict[str, dict[str, Any]]:
-        """As `DeliveryQueue.destinations`."""
-        queue = self._opened()
-        return await queue.look(queue.destinations)
-
-    async def tenants(self) -> dict[str, dict[str, Any]]:
-        """As `DeliveryQueue.tenants`."""
-        queue = self._opened()
-        return await queue.look(queue.tenants)
-
     def outcomes(self) -> Outcomes:
         """The outcomes of messages from this call on: `async for outcome in queue.outcomes()`.
 

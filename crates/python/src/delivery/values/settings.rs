@@ -17,6 +17,16 @@ pub(crate) fn add_settings(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SETTINGS", settings)
 }
 
+/// How many messages in a second this rate allows, as `0.5/s` or `10/day`.
+#[pyfunction]
+pub(crate) fn rate_per_s(py: Python<'_>, rate: &str) -> PyResult<f64> {
+    Ok(rate_of(py, rate)?.per_s())
+}
+
+fn rate_of(py: Python<'_>, text: &str) -> PyResult<Rate> {
+    Rate::parse(text).map_err(|error| failures::to_python(py, &error))
+}
+
 /// Reads `Settings`. The Python class has checked the ranges.
 pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
     let number = |name: &str| -> PyResult<f64> { given.getattr(name)?.extract() };
@@ -29,13 +39,8 @@ pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
         waits_end: retry.getattr("waits_end")?.extract()?,
     };
     let rate = |name: &str| -> PyResult<Option<Rate>> {
-        let rate = given.getattr(name)?;
-        if rate.is_none() {
-            return Ok(None);
-        }
-        let rate = Rate { messages: rate.getattr("messages")?.extract()?, per_us: rate.getattr("per_us")?.extract()? };
-        rate.check().map_err(|error| failures::to_python(given.py(), &error))?;
-        Ok(Some(rate))
+        let text: Option<String> = given.getattr(name)?.extract()?;
+        text.map(|text| rate_of(given.py(), &text)).transpose()
     };
     let size = |name: &str| -> PyResult<usize> { bounds.getattr(name)?.extract() };
     let bounds = Bounds {
