@@ -19,8 +19,8 @@ fn delivery_shows_these_names_alone() {
 /// What the bindings use of the inside. Another name here is one more that an internal change may break.
 #[test]
 fn the_bindings_use_these_names_of_the_inside_alone() {
-    let known = "ANSWERS ActionKind ActionSeen Allowed Answers AroundFn ArrowRows ArrowStream BOUNDS_US Block Body Bounds Cancel \
-                 Cause Checked Columns Completion Csv DestinationCounts DestinationMeasures DestinationSeen Digest DueClock EVENT Ended \
+    let known = "ANSWERS ActionKind ActionSeen Allowed Answers AroundFn ArrowRows ArrowStream BOUNDS_US Block Body Bounds CAUSES Cancel \
+                 Checked Columns Completion Csv DestinationCounts DestinationMeasures DestinationSeen Digest DueClock EVENT Ended \
                  Engine Extras FUNCTION_THREADS Failing Fields Filter Histogram Incoming Item Kept LONGEST_REASON LineWriter \
                  MAX_DUE_MS MAX_PAYLOAD MISSED MOST_FUNCTION_THREADS MOST_PAUSED_KEYS Ndjson OPERATIONS OTHER_CONTENT OpenSink \
                  Opened Origin Other Outcome OutcomeFeed Ownership PARTITIONS PageOf Parsed Payload Progress REMEMBER_MS Rate Remembered Request \
