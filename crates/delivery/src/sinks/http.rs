@@ -9,8 +9,7 @@
 //! - If a request takes too long, the engine cuts it off, and its connection is closed. [`lookups`] has the threads for
 //!   names.
 //! - Certificates are checked with the certificates of the system, or of `SSL_CERT_FILE`.
-//! - The text of an error has no secrets of the operator and the receiver, even if the receiver echoes them:
-//!   [`masking`].
+//! - The text of an answer that echoes a secret of the operator is not shown: [`masking`].
 //! - [`Webhook`] has the further headers of a request, and the secrets that sign it; [`SharedWebhook`] may change them.
 
 pub(crate) mod address;

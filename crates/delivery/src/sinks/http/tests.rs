@@ -244,7 +244,7 @@ fn each_message_has_its_own_address_on_the_same_host__d10_d12() {
     let answers = started(&mut sink, sent);
     let mut verdicts: Vec<_> = (0..3).map(|_| answers.recv_timeout(LONG).unwrap()).collect();
     verdicts.sort_by_key(|(number, _)| *number);
-    assert_eq!(text(&verdicts[0].1), "status 404: no *** for you");
+    assert_eq!(text(&verdicts[0].1), "status 404: its text holds a secret");
     assert_eq!(text(&verdicts[1].1), "its key is missing, and the address is made from it");
     assert!(text(&verdicts[2].1).contains("has . or .. as a part of the path"));
     let heads: Vec<_> = receiver.posts.lock().iter().map(|post| post.head.clone()).collect();
@@ -586,7 +586,9 @@ fn a_receiver_that_echoes_the_request_shows_no_secret_in_logs_and_dead_letters__
     let (events, letters) = (delivering.told.events(), delivering.told.letters());
     assert_eq!((events.len(), letters.len()), (2, 2));
     let told = format!("{events:?} {letters:?}");
-    assert!(told.contains("status 400: POST ***?*** HTTP/1.1") && told.contains("status 422: ["), "{told}");
+    for status in ["status 400: its text holds a secret", "status 422: its text holds a secret"] {
+        assert!(told.contains(status), "{told}");
+    }
     let signature = &receiver.posts.lock()[0].headers["webhook-signature"];
     for secret in ["s3cret", "quoted", "token+1", "hooks", "t%20t", &signature[3..]] {
         assert!(!told.contains(secret), "{secret} is in {told}");
