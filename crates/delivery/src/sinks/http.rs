@@ -142,14 +142,13 @@ impl HttpSink {
     }
 
     /// # Errors
-    /// The reason, if no address or no body can be made for this message.
+    /// The reason, if no body can be made for this message.
     fn request(&mut self, delivery: &Delivery) -> Result<(Requests, Request<Full<Content>>, Sent), String> {
         let again = delivery.body.extras().and_then(|extras| extras.again);
         let id = idempotency_key(delivery.body.key(), delivery.body.id(), again);
         let id_value = HeaderValue::from_str(&id).expect("hex");
         let (webhook, client) = self.webhook_for(delivery)?;
         let Webhook { address, headers: own, secrets, body, .. } = &*webhook;
-        let uri = address.uri_for(delivery.body.key(), delivery.body.id())?;
         let mut headers = HeaderMap::with_capacity(own.len() + 6);
         let content = match body {
             Body::Envelope => envelope(&mut self.lines, delivery),
@@ -182,9 +181,9 @@ impl HttpSink {
             headers.insert(WEBHOOK_ID, id_value.clone());
         }
         headers.insert(IDEMPOTENCY_KEY, id_value);
-        let mut request = Request::post(uri.clone()).body(Full::new(content)).expect("it has an address");
+        let mut request = Request::post(address.uri().clone()).body(Full::new(content)).expect("it has an address");
         *request.headers_mut() = headers;
-        Ok((client, request, Sent { webhook, uri, signature }))
+        Ok((client, request, Sent { webhook, signature }))
     }
 
     /// # Errors

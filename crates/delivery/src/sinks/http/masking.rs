@@ -10,7 +10,6 @@
 
 use std::sync::Arc;
 
-use hyper::Uri;
 use hyper::header::HeaderValue;
 use memchr::memmem;
 
@@ -29,7 +28,6 @@ const NAMED: [(&[u8], u8); 5] =
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) webhook: Arc<Webhook>,
-    pub(super) uri: Uri,
     pub(super) signature: Option<HeaderValue>,
 }
 
@@ -47,10 +45,10 @@ impl Sent {
 
     /// The secrets and their parts, as they are and without escapes.
     fn values(&self) -> Vec<Vec<u8>> {
-        let Webhook { headers, secrets, .. } = &*self.webhook;
+        let Webhook { address, headers, secrets, .. } = &*self.webhook;
         let mut values: Vec<&[u8]> = headers.values().chain(&self.signature).map(HeaderValue::as_bytes).collect();
         values.extend(secrets.iter().map(|secret| secret.text().as_bytes()));
-        values.extend([self.uri.path()].into_iter().chain(self.uri.query()).map(str::as_bytes));
+        values.extend([address.uri().path()].into_iter().chain(address.uri().query()).map(str::as_bytes));
         let parts = values.iter().flat_map(|value| value.split(|byte| BETWEEN_PARTS.contains(byte)));
         let parts: Vec<_> = parts.filter(|part| part.len() >= LEAST_PART).collect();
         values.retain(|value| value.len() >= LEAST);
@@ -113,8 +111,7 @@ mod tests {
         let with = |webhook: Webhook, (name, value): &(&str, &str)| webhook.with_header(name, value).unwrap();
         let webhook = headers.iter().fold(webhook, with);
         let signature = HeaderValue::from_static("v1,QCc1C0FgUpxfSJy5BvEGVPJ/27RP8AwadWr57Nd93Gc=");
-        let uri = webhook.address.uri_for(None, "a").unwrap();
-        Sent { webhook: Arc::new(webhook), uri, signature: Some(signature) }
+        Sent { webhook: Arc::new(webhook), signature: Some(signature) }
     }
 
     fn assert_all(sent: &Sent, is_in: bool, is_cut: bool, texts: &[&str]) {

@@ -237,21 +237,6 @@ fn a_large_payload_goes_out_from_the_message_in_memory_without_a_copy__d8() {
 }
 
 #[test]
-fn each_message_has_its_own_address_on_the_same_host__d10_d12() {
-    let receiver = Receiver::new(|_, stream| reply(stream, 404, "", b"no /t0ken-of-7/ for you"));
-    let mut sink = sink(&format!("http://{}/{{key}}/t0ken-of-7/{{id}}", receiver.address));
-    let sent = vec![delivery(Some("shop 1"), "a/b", b""), delivery(None, "c", b""), delivery(Some(".."), "d", b"")];
-    let answers = started(&mut sink, sent);
-    let mut verdicts: Vec<_> = (0..3).map(|_| answers.recv_timeout(LONG).unwrap()).collect();
-    verdicts.sort_by_key(|(number, _)| *number);
-    assert_eq!(text(&verdicts[0].1), "status 404: its text holds a secret");
-    assert_eq!(text(&verdicts[1].1), "its key is missing, and the address is made from it");
-    assert!(text(&verdicts[2].1).contains("has . or .. as a part of the path"));
-    let heads: Vec<_> = receiver.posts.lock().iter().map(|post| post.head.clone()).collect();
-    assert_eq!(heads, ["POST /shop%201/t0ken-of-7/a%2Fb HTTP/1.1"]);
-}
-
-#[test]
 fn the_receiver_gets_the_traceparent_of_the_message__d15() {
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let receiver = Receiver::new(ok);
