@@ -28,7 +28,14 @@ const MOST_IN_SECOND: u128 = 1_000_000;
 
 const BETWEEN: &str = "it may be one a day to 1,000,000 a second";
 
-/// A number of messages in a time.
+/// A number of messages in a time, from one a day to 1,000,000 a second.
+///
+/// ```
+/// use tickwheel_delivery::Rate;
+/// assert_eq!(Rate::parse("100/s")?, Rate { messages: 100, per_us: 1_000_000 });
+/// assert!(Rate { messages: 0, per_us: 1_000_000 }.check().is_err());
+/// # Ok::<(), tickwheel_delivery::DeliveryError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// The messages.
@@ -55,7 +62,7 @@ impl Rate {
     ///
     /// # Errors
     /// [`DeliveryError::Usage`]: the text is none, or not within bounds.
-    pub(crate) fn parse(text: &str) -> Result<Self, DeliveryError> {
+    pub fn parse(text: &str) -> Result<Self, DeliveryError> {
         let usage = || {
             let text = quoted(text, 40);
             DeliveryError::Usage(format!("the rate {text} is none: write it as 100/s, 30/min, 500/h or 1/day"))

@@ -5,7 +5,7 @@ use std::net::ToSocketAddrs as _;
 
 use super::named::Letters;
 use super::*;
-use crate::{Deliverer, Destination, NamedBody, NamedSettings, OpenOptions};
+use crate::{Allowed, Deliverer, Destination, NamedBody, NamedSettings};
 
 const ALLOWED: &str = "127.0.0.2";
 
@@ -32,10 +32,11 @@ fn lookups() -> Lookups {
 
 fn open(folder: &tempfile::TempDir, letters: &Arc<Mutex<Vec<String>>>) -> Deliverer {
     let lookups = lookups();
-    let options = OpenOptions::default().with_waits([Duration::from_millis(1)]).with_waits_end();
+    let retry = Retry { waits_ms: vec![1], waits_end: true, ..Retry::default() };
     let to = Destination::reply_sink(move |_| HttpSink::with(None, &lookups));
-    let options = options.with_allowed_addresses([ALLOWED]).unwrap().with_observer(Letters(letters.clone()));
-    options.open(folder.path().join("s.db"), to).unwrap()
+    let allowed = Allowed::parse(&[ALLOWED.to_owned()]).unwrap();
+    let settings = Settings { retry, allowed, observer: Arc::new(Letters(letters.clone())), ..Settings::default() };
+    Deliverer::open_with(folder.path().join("s.db"), to, settings).unwrap()
 }
 
 fn to(url: String) -> NamedSettings {
