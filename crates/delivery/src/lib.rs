@@ -89,7 +89,7 @@ mod scenarios;
 mod sinks;
 mod store;
 
-pub use api::deliverer::Deliverer;
+pub use api::deliverer::{Deliverer, Part};
 pub use api::destination::Destination;
 pub use base::error::{BadRecord, DeliveryError, StoreError};
 pub use base::summary::Summary;

@@ -10,7 +10,7 @@ use arrow_array::{Int64Array, RecordBatch, StringArray};
 use arrow_ipc::writer::StreamWriter;
 use tickwheel_delivery::internal::{SystemWallTime, WallTime as _};
 use tickwheel_delivery::{
-    Answer, Deliverer, Delivery, DeliveryError, Destination, Event, Letter, Message, Observer, Retry, Settings,
+    Answer, Deliverer, Delivery, DeliveryError, Destination, Event, Letter, Message, Observer, Part, Retry, Settings,
     TenantSettings, Verdict,
 };
 
@@ -233,16 +233,16 @@ fn a_tenant_is_set_and_paused_by_the_program_and_a_bad_setting_is_refused__d24()
     let (deliverer, _folder) = open(to);
     let bad = deliverer.set_tenant("a", &TenantSettings { weight: Some(101), ..TenantSettings::default() });
     assert!(matches!(&bad, Err(DeliveryError::Usage(said)) if said.starts_with("weight is 101")), "{bad:?}");
-    assert!(matches!(deliverer.pause_tenant("a b"), Err(DeliveryError::Usage(_))));
+    assert!(matches!(deliverer.pause(Part::Tenant("a b")), Err(DeliveryError::Usage(_))));
     let settings = TenantSettings { rate: Some("1000/s".to_owned()), weight: Some(3), ..TenantSettings::default() };
     assert_eq!(deliverer.set_tenant("a", &settings).unwrap(), Answer::Accepted);
-    assert_eq!(deliverer.pause_tenant("a").unwrap(), Answer::Paused);
+    assert_eq!(deliverer.pause(Part::Tenant("a")).unwrap(), Answer::Paused);
     for (id, tenant) in [("1", "a"), ("2", "b")] {
         deliverer.put(Message::after(id, Duration::ZERO, "x").tenant(tenant)).unwrap();
     }
     assert_eq!(arrived.recv_timeout(LONG).unwrap().0, "2");
     assert_eq!(deliverer.tenants().unwrap()["a"], TenantSettings { paused: Some(true), ..settings });
-    assert_eq!(deliverer.resume_tenant("a").unwrap(), Answer::Resumed);
+    assert_eq!(deliverer.resume(Part::Tenant("a")).unwrap(), Answer::Resumed);
     assert_eq!(arrived.recv_timeout(LONG).unwrap().0, "1");
     assert_eq!(deliverer.remove_tenant("a").unwrap(), Answer::Removed);
     assert_eq!(deliverer.remove_tenant("a").unwrap(), Answer::Unknown);

@@ -3,6 +3,8 @@
 mod control;
 mod submit;
 
+pub use control::Part;
+
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::{Allowed, Answer, Deliverer, Destination, Event, Letter, NamedBody, NamedSettings, Observer};
+use crate::{Allowed, Answer, Deliverer, Destination, Event, Letter, NamedBody, NamedSettings, Observer, Part};
 
 fn at(receiver: &Receiver) -> NamedSettings {
     NamedSettings { url: receiver.url(), ..NamedSettings::default() }
@@ -63,7 +63,7 @@ fn what_waits_and_what_is_set_is_there_after_a_restart_and_a_change_is_true_for_
     assert_eq!(deliverer.destinations().unwrap()["here"].url, before.url());
     assert_eq!(deliverer.set_destination("here", &at(&after)).unwrap(), Answer::Replaced);
     assert_eq!((after.count(), deliverer.destinations().unwrap()["here"].paused), (0, Some(true)), "it stays paused");
-    assert_eq!(deliverer.resume_destination("here").unwrap(), Answer::Resumed);
+    assert_eq!(deliverer.resume(Part::Destination("here")).unwrap(), Answer::Resumed);
     wait_until("all have arrived", || after.count() == 20);
     deliverer.put(now("of none")).unwrap();
     wait_until("all have arrived", || before.count() == 1);
