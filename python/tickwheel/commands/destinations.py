@@ -39,7 +39,7 @@ def _body(_ctx: click.Context, _param: click.Parameter, value: str | None) -> An
     "--url",
     metavar="URL",
     required=True,
-    help="Where messages go: http or https. {key} and {id} in its path or query are those of the message.",
+    help="Where messages go: http or https.",
 )
 @click.option(
     "--webhook-header",

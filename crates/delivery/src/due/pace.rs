@@ -31,7 +31,14 @@ const MOST_DECIMALS: usize = 3;
 
 const BETWEEN: &str = "it may be one a day to 1,000,000 a second";
 
-/// A number of messages in a time.
+/// A number of messages in a time, from one a day to 1,000,000 a second.
+///
+/// ```
+/// use tickwheel_delivery::Rate;
+/// assert_eq!(Rate::parse("100/s")?, Rate { messages: 100, per_us: 1_000_000 });
+/// assert!(Rate { messages: 0, per_us: 1_000_000 }.check().is_err());
+/// # Ok::<(), tickwheel_delivery::DeliveryError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// The messages.

@@ -4,7 +4,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::delivery::calls::failures;
-use tickwheel_delivery::internal::{Allowed, Bounds, Rate, Retry, SETTINGS, Settings};
+use tickwheel_delivery::internal::{Bounds, SETTINGS};
+use tickwheel_delivery::{Allowed, Rate, Retry, Settings};
 
 const DAY_MS: f64 = 86_400_000.0;
 
