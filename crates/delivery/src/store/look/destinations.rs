@@ -18,17 +18,17 @@ use crate::store::sql::{cached, rows};
 pub(crate) const MOST_COUNTED: u64 = 10_000;
 /// How many of its overdue messages are looked at for the next try.
 const LOOKED_AT: i64 = 1_000;
-/// How many destinations are looked at for those that are overdue for longest. Two steps of the index for each.
+/// How many destinations are looked at for those that are overdue for longest.
 const MOST_LOOKED_AT: i64 = 10_000;
 
 /// Whether a destination is paused; the index `paused_destinations` has the same text.
 const IS_PAUSED: &str = "paused_ms IS NOT NULL AND settings <> ''";
 /// The shares of destination `?1`, of those that have a row in `waiting`: its own, and those of its tenants from after `?2`
-/// to `?3`.
+/// to `?3`. A microsecond for each of them.
 const SHARES: &str = "WITH RECURSIVE shares (share) AS (
     VALUES (?) UNION ALL
     SELECT (SELECT min(w.share) FROM waiting w WHERE w.share > max(shares.share, ?) AND w.share <= ?) FROM shares
-    WHERE shares.share IS NOT NULL LIMIT 10000)";
+    WHERE shares.share IS NOT NULL)";
 const FIND: &str = "SELECT share FROM destinations WHERE name = ? AND settings <> ''";
 
 /// How many destinations there are.
@@ -262,21 +262,16 @@ fn near_by_share(db: &Connection, now_ms: i64) -> rusqlite::Result<NearByShare> 
 }
 
 /// The numbers of the destinations whose messages are overdue for longest: of those in `near`, and of the first
-/// `MOST_LOOKED_AT` with a row in `waiting`.
+/// `MOST_LOOKED_AT`.
 fn overdue_longest(db: &Connection, near: &NearByShare, limit: usize, now_ms: i64) -> rusqlite::Result<Vec<i64>> {
-    let query = "
-        WITH RECURSIVE shares (share) AS (
-            SELECT min(share) FROM waiting WHERE share IS NOT NULL
-            UNION ALL SELECT (SELECT min(share) FROM waiting w WHERE w.share > shares.share) FROM shares
-            WHERE shares.share IS NOT NULL LIMIT ?
-        )
-        SELECT share, (SELECT min(due_ms) FROM waiting w WHERE w.share = shares.share) FROM shares
-        WHERE share IS NOT NULL";
-    let mut first: FxHashMap<i64, i64> = FxHashMap::default();
     let near = near.iter().filter_map(|(share, it)| Some((*share, it.first_due_ms?)));
-    for (share, first_ms) in rows(db, query, [MOST_LOOKED_AT], |row| row.try_into())?.into_iter().chain(near) {
-        let known = first.entry(destination_in(share)).or_insert(first_ms);
-        *known = first_ms.min(*known);
+    let mut first: FxHashMap<i64, i64> = near.collect();
+    let set = "SELECT share FROM destinations WHERE settings <> '' ORDER BY share LIMIT ?";
+    for share in rows(db, set, [MOST_LOOKED_AT], |row| row.get(0))? {
+        if let Some(first_ms) = first_due_ms(db, share)? {
+            let known = first.entry(share).or_insert(first_ms);
+            *known = first_ms.min(*known);
+        }
     }
     let mut overdue: Vec<_> = first.into_iter().filter(|(_, due_ms)| *due_ms <= now_ms).collect();
     overdue.sort_unstable_by_key(|(share, due_ms)| (*due_ms, *share));
@@ -289,20 +284,38 @@ mod tests {
     use crate::store::file::schema::TABLES;
     use crate::store::sql::seen;
 
-    #[test]
-    fn at_most_ten_thousand_are_looked_at_for_those_that_are_overdue_for_longest__d8_d23() {
+    /// The tables of a store, after these statements with the numbers `n` up to 10,002.
+    fn with_rows(statements: &[&str]) -> Connection {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch(TABLES).unwrap();
-        db.execute_batch(
-            "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 10002)
-             INSERT INTO waiting (due_ms, seq, size, share) SELECT 20000 - n, n, 0, n FROM n",
-        )
-        .unwrap();
+        for text in statements {
+            let numbers = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 10002)";
+            db.execute(&format!("{numbers} INSERT INTO {text} FROM n"), []).unwrap();
+        }
+        db
+    }
+
+    const SET: &str = "destinations SELECT n, n, '{}', NULL, NULL, NULL";
+
+    #[test]
+    fn at_most_ten_thousand_are_looked_at_for_those_that_are_overdue_for_longest__d8_d23() {
+        let db = with_rows(&[SET, "waiting (due_ms, seq, size, share) SELECT 20000 - n, n, 0, n"]);
         let mut near = NearByShare::default();
         assert_eq!(overdue_longest(&db, &near, 2, 20_000).unwrap(), [10_000, 9_999]);
         near.insert(10_002, Near { first_due_ms: Some(9_998), ..Near::default() });
         assert_eq!(overdue_longest(&db, &near, 2, 20_000).unwrap(), [10_002, 10_000]);
         assert!(overdue_longest(&db, &NearByShare::default(), 2, 9_000).unwrap().is_empty());
+    }
+
+    #[test]
+    fn all_tenants_of_a_destination_count_however_many_there_are__d15_d24() {
+        let of_7 = "waiting (due_ms, seq, size, share) SELECT iif(n < 10002, 900000, 5), n, 0, (8 << 32) + n";
+        let db = with_rows(&[SET, of_7]);
+        let it = destination(&db, 7, 1_000, &NearByShare::default()).unwrap().unwrap();
+        assert_eq!((it.waiting, it.overdue, it.first_due_ms), (10_000, 1, Some(5)));
+        let of_none = "waiting (due_ms, seq, size, share) SELECT 5, 20000 + n, 0, (1 << 32) + n";
+        let db = with_rows(&[SET, of_none, of_7]);
+        assert_eq!(overdue_longest(&db, &NearByShare::default(), 9, 1_000).unwrap(), [7]);
     }
 
     #[test]
