@@ -69,10 +69,9 @@ impl Group<'_> {
             }
         }
         let lane = lane_of(action.filter.key.as_deref());
-        let (found, next) = self.store.matches(action, lane, (LOOK, CHANGE))?;
+        let (found, may_be_more) = self.store.matches(action, lane, (LOOK, CHANGE))?;
         self.cancel_each(action, &found, false)?;
-        (action.share, action.at) = next.unwrap_or((action.share, action.at));
-        Ok(next.is_some())
+        Ok(may_be_more)
     }
 
     /// Returns messages in memory that have no row, from slot `from` on, and the slot at which to go on.

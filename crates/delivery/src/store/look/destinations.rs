@@ -284,38 +284,21 @@ mod tests {
     use crate::store::file::schema::TABLES;
     use crate::store::sql::seen;
 
-    /// The tables of a store, after these statements with the numbers `n` up to 10,002.
-    fn with_rows(statements: &[&str]) -> Connection {
-        let db = Connection::open_in_memory().unwrap();
-        db.execute_batch(TABLES).unwrap();
-        for text in statements {
-            let numbers = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 10002)";
-            db.execute(&format!("{numbers} INSERT INTO {text} FROM n"), []).unwrap();
-        }
-        db
-    }
-
-    const SET: &str = "destinations SELECT n, n, '{}', NULL, NULL, NULL";
-
     #[test]
     fn at_most_ten_thousand_are_looked_at_for_those_that_are_overdue_for_longest__d8_d23() {
-        let db = with_rows(&[SET, "waiting (due_ms, seq, size, share) SELECT 20000 - n, n, 0, n"]);
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(TABLES).unwrap();
+        db.execute_batch(
+            "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 10002)
+             INSERT INTO waiting (due_ms, seq, size, share) SELECT 20000 - n, n, 0, n FROM n;
+             INSERT INTO destinations SELECT seq, seq, '{}', NULL, NULL, NULL FROM waiting",
+        )
+        .unwrap();
         let mut near = NearByShare::default();
         assert_eq!(overdue_longest(&db, &near, 2, 20_000).unwrap(), [10_000, 9_999]);
         near.insert(10_002, Near { first_due_ms: Some(9_998), ..Near::default() });
         assert_eq!(overdue_longest(&db, &near, 2, 20_000).unwrap(), [10_002, 10_000]);
         assert!(overdue_longest(&db, &NearByShare::default(), 2, 9_000).unwrap().is_empty());
-    }
-
-    #[test]
-    fn all_tenants_of_a_destination_count_however_many_there_are__d15_d24() {
-        let of_7 = "waiting (due_ms, seq, size, share) SELECT iif(n < 10002, 900000, 5), n, 0, (8 << 32) + n";
-        let db = with_rows(&[SET, of_7]);
-        let it = destination(&db, 7, 1_000, &NearByShare::default()).unwrap().unwrap();
-        assert_eq!((it.waiting, it.overdue, it.first_due_ms), (10_000, 1, Some(5)));
-        let of_none = "waiting (due_ms, seq, size, share) SELECT 5, 20000 + n, 0, (1 << 32) + n";
-        let db = with_rows(&[SET, of_none, of_7]);
-        assert_eq!(overdue_longest(&db, &NearByShare::default(), 9, 1_000).unwrap(), [7]);
     }
 
     #[test]

@@ -93,13 +93,11 @@ fn waiting(db: &Connection, of: PageOf<'_>, shares: Shares, after: Option<Positi
     let (looked_at, near) = if is_filtered { (of.looked_at as i64, -1) } else { (more, more) };
     let ((of_share, are_several), (of_it, _)) = (of_shares(db, "share", shares)?, of_shares(db, "b.share", shares)?);
     // Rows of several shares have to be sorted. If they are more than one call looks at, it reads those of all shares.
-    let few = format!("SELECT count(*) <= ?1 FROM (SELECT 1 FROM waiting WHERE {of_share} LIMIT ?1 + 1)");
+    let many = format!("SELECT count(*) > ?1 FROM (SELECT 1 FROM waiting WHERE {of_share} LIMIT ?1 + 1)");
     let (from, inside, outside) = match are_several {
+        true if db.query_row(&many, [looked_at], |row| row.get(0))? => ("waiting", "1", &*of_share),
+        true => ("waiting INDEXED BY waiting_by_share", &*of_share, "1"),
         false => ("waiting", &*of_share, "1"),
-        true if db.query_row(&few, [looked_at], |row| row.get(0))? => {
-            ("waiting INDEXED BY waiting_by_share", &*of_share, "1")
-        }
-        true => ("waiting", "1", &*of_share),
     };
     let is_of_it = format!("EXISTS (SELECT 1 FROM bodies b WHERE b.seq = some.seq AND {of_it})");
     let of_near = if shares == (None, None) { "1" } else { &is_of_it };

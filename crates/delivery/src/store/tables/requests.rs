@@ -119,8 +119,7 @@ pub(crate) struct Action {
     pub through: i64,
     /// Messages up to this position, or dead letters up to this number, are done.
     pub at: Position,
-    /// The share of that position, if the action is about some shares. It is not stored: after a restart all of them are
-    /// looked at anew.
+    /// The share of that position, if it is about some. Not stored: after a restart, all of them are looked at anew.
     pub share: i64,
     /// How many messages were changed.
     pub changed: u64,
@@ -165,15 +164,15 @@ impl Store {
     }
 
     /// The next messages in `waiting` that match an action, only from this lane if one is given: by due time, or share by
-    /// share if the action is about some. Also returns the share and the position to go on from, if there may be more.
-    /// `look` and `most`: how many rows to look at, and how many messages to find.
+    /// share if the action is about some. The action is then past them. `true`: there may be more. `look` and `most`: how
+    /// many rows to look at, and how many messages to find.
     pub(crate) fn matches(
         &self,
-        action: &Action,
+        action: &mut Action,
         lane: Option<i64>,
         (look, most): (usize, usize),
-    ) -> Result<(Vec<Position>, Option<(i64, Position)>)> {
-        let Action { filter, through, share, at, .. } = action;
+    ) -> Result<(Vec<Position>, bool)> {
+        let Action { filter, through, share, at, .. } = &*action;
         let shares = self.shares_of(filter)?;
         let after = match shares {
             None => "(due_ms, seq) > (?2, ?3) AND due_ms < ?5 ORDER BY due_ms, seq",
@@ -200,8 +199,9 @@ impl Store {
                 }
             }
         }
+        (action.share, action.at) = last;
         let may_be_more = count == look || found.len() == most;
-        Ok((found, may_be_more.then_some(last)))
+        Ok((found, may_be_more))
     }
 
     /// The shares of a filter: the first and the last of each range, in order. `None`: all.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::making::{Shelf, TINY, commit, done, held, incoming, incoming_with};
+use super::making::{Shelf, TINY, cancel_of, commit, done, held, incoming, incoming_with};
 use crate::base::open_stores::{FileId, Opened, alone};
 use crate::message::Message;
 use crate::message::incoming::Incoming;
@@ -12,9 +12,7 @@ use crate::store::look::analysis::Late;
 use crate::store::look::messages::PageOf;
 use crate::store::look::snapshot::Snapshot;
 use crate::store::tables::tenants::{NOT_KNOWN, of_shares};
-use crate::store::{
-    Action, ActionKind, Attempts, Done, Filter, Letter, Limits, Outcome, Store, StoredDestination, WaitingRow, sql,
-};
+use crate::store::{Attempts, Done, Filter, Letter, Limits, Outcome, Store, StoredDestination, WaitingRow, sql};
 
 const ALL: PageOf<'_> = PageOf {
     key: None,
@@ -269,15 +267,13 @@ fn an_action_on_some_shares_reads_their_index_alone__d8_d16_d24() {
     let store = store_of_tenants(&shelf, 8);
     let found = |destination: Option<&str>, tenant: Option<&str>| {
         let (destination, tenant) = (destination.map(str::to_owned), tenant.map(str::to_owned));
-        let filter = Filter { destination, tenant, ..Filter::default() };
-        let (id, kind, through, at) = (String::new(), ActionKind::Cancel, 9, (i64::MIN, i64::MIN));
-        let mut action = Action { id, kind, filter, through, at, share: 0, changed: 0, too_late: 0 };
-        let mut parts = Vec::new();
+        let (mut action, mut parts) = (cancel_of(Filter { destination, tenant, ..Filter::default() }), Vec::new());
         loop {
-            let (found, next) = store.matches(&action, None, (3, 9)).unwrap();
+            let (found, may_be_more) = store.matches(&mut action, None, (3, 9)).unwrap();
             parts.push(found.into_iter().map(|it| it.1).collect::<Vec<_>>());
-            let Some(next) = next else { return parts };
-            (action.share, action.at) = next;
+            if !may_be_more {
+                return parts;
+            }
         }
     };
     sql::seen::take();
@@ -304,6 +300,19 @@ fn assert_reads_only_the_index(db: &rusqlite::Connection, least: usize) {
             "{steps:?}: {text}"
         );
     }
+}
+
+#[test]
+fn figures_of_destinations_count_all_their_tenants_however_many_there_are__d15_d24() {
+    let shelf = Shelf::new(Limits::default());
+    let store = store_of_tenants(&shelf, 1);
+    let ten_thousand = "WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < 10002) INSERT INTO waiting \
+                        (due_ms, seq, size, share) SELECT iif(n < 10002, ?1, 5), ?2 + n, 0, ?3 + n FROM n";
+    store.db.execute(ten_thousand, [5, 10, share_of(0, 1) - 1]).unwrap();
+    store.db.execute(ten_thousand, [900_000, 20_000, share_of(1, 1) - 1]).unwrap();
+    let (_, seen) = look(&shelf).destination_figures(None, 9, 1_000).unwrap();
+    let seen: Vec<_> = seen.iter().map(|it| (&*it.name, it.waiting, it.overdue, it.first_due_ms)).collect();
+    assert_eq!(seen, [("x", 10_000, 2, Some(1)), ("y", 1, 1, Some(2))], "what is overdue for longest comes first");
 }
 
 #[test]
