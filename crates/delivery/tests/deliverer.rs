@@ -219,7 +219,7 @@ fn a_store_of_another_format_is_refused_and_left_alone__d20() {
     std::fs::write(&path, &bytes).unwrap();
     let error = Deliverer::open(&path, taking().0).unwrap_err();
     let text = format!(
-        "{} is a store of format 3, and this tickwheel reads and writes format 11 alone: deliver its messages with the \
+        "{} is a store of format 3, and this tickwheel reads and writes format 12 alone: deliver its messages with the \
          tickwheel that made it, or name another file",
         path.display()
     );
