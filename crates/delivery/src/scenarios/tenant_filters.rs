@@ -84,6 +84,28 @@ fn those_of_one_and_no_others_are_cancelled_near_and_far__d16_d24() {
 }
 
 #[test]
+fn a_cancel_of_a_destination_goes_through_its_tenants_in_parts_also_after_a_restart__d8_d16_d24() {
+    let mut world = world(Settings::default(), &["x", "y"]);
+    let far_ms = START_MS + DAY_MS;
+    for tenant in ["a", "b", "c"] {
+        let to = |to: &str, it: i64| of(tenant, Some(to), None, &format!("{tenant}{to}{it}"), far_ms + it % 2);
+        world.give((0..800).map(|it| to("x", it)).chain([to("y", 0)]).collect());
+    }
+    let filter = Filter { destination: Some("x".to_owned()), due_before_ms: Some(far_ms + 1), ..Filter::default() };
+    let _begun = world.submit(vec![Item::Act { id: "some".to_owned(), kind: ActionKind::Cancel, filter }]);
+    let mut left = vec![world.engine.open_count()];
+    while world.engine.write(&|| Ok(())).unwrap() && left.ends_with(&[2_403]) {
+        left.push(world.engine.open_count());
+    }
+    assert!(left.ends_with(&[1_403]), "a thousand in a group: {left:?}");
+    world = world.again();
+    world.write();
+    assert_eq!(world.engine.open_count(), 1_203);
+    let action = Snapshot::open(&world.store()).unwrap().actions(Some("some")).unwrap().remove(0);
+    assert_eq!((action.changed, action.too_late), (1_200, 0));
+}
+
+#[test]
 fn dead_letters_of_one_are_listed_and_requeued__d14_d16_d24() {
     let world = two(Settings { retry: Retry { max_attempts: 1, ..Retry::default() }, ..Settings::default() });
     world.pass_ms(6_000, |_| Verdict::Refused("no".to_owned()));

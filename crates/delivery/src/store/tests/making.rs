@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::message::incoming::{Digest, Incoming};
 use crate::message::{Body, Message};
-use crate::store::{Accepted, Done, Limits, Options, Outcome, Store, WaitingRow};
+use crate::store::{Accepted, Action, ActionKind, Done, Filter, Limits, Options, Outcome, Store, WaitingRow};
 
 pub(super) const DAY_MS: i64 = 86_400_000;
 
@@ -108,6 +108,12 @@ pub(super) fn done(seq: i64, due_ms: i64, outcome: Outcome, at_ms: i64) -> Done 
 
 pub(super) fn held(seq: i64, due_ms: i64, lane: Option<i64>) -> WaitingRow {
     WaitingRow::untried(due_ms, seq, lane, 100)
+}
+
+/// A cancel of messages 1 to 9.
+pub(super) fn cancel_of(filter: Filter) -> Action {
+    let (id, kind, at) = (String::new(), ActionKind::Cancel, (i64::MIN, i64::MIN));
+    Action { id, kind, filter, through: 9, at, share: 0, changed: 0, too_late: 0 }
 }
 
 /// The positions of all messages in `waiting`.

@@ -2,8 +2,8 @@
 
 use rusqlite::StatementStatus;
 
-use super::making::{Shelf, TINY, commit, done, held, incoming, incoming_with, tidy};
-use crate::store::{Attempts, Letter, Outcome, Progress, StoredDestination, sql};
+use super::making::{Shelf, TINY, cancel_of, commit, done, held, incoming, incoming_with, tidy};
+use crate::store::{Attempts, Filter, Letter, Outcome, Progress, StoredDestination, sql};
 
 /// Scans of small tables, and scans along the key up to a limit.
 const ALLOWED: [&str; 10] = [
@@ -61,6 +61,13 @@ fn nothing_that_a_group_does_looks_at_a_whole_table() {
             let new = || StoredDestination { name: "d".into(), settings: "{}".into(), ..Default::default() };
             let known = store.destination("d").cloned().unwrap_or_else(new);
             store.put_destination(known).unwrap();
+            store.tenant("t").unwrap();
+            for (destination, tenant) in [(Some("d"), None), (None, Some("t")), (Some("d"), Some("t"))] {
+                let (destination, tenant) = (destination.map(str::to_owned), tenant.map(str::to_owned));
+                let filter = Filter { destination, tenant, ..Filter::default() };
+                store.matches(&mut cancel_of(filter), None, (9, 9)).unwrap();
+            }
+            store.next_share(1, 1).unwrap();
             store.take_due(9, 10, |_| None).unwrap();
             store.expect_next(1, (5, 5)).unwrap();
             store.tried_shares().unwrap();
