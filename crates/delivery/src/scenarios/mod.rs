@@ -13,6 +13,7 @@ mod doubting;
 mod due_times;
 mod events;
 mod events_bounds;
+mod events_racing;
 mod events_random;
 mod expiring;
 mod going_behind;
