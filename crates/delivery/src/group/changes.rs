@@ -3,6 +3,8 @@
 //! Each change has one exact answer, also in the moment of sending. If a message is taken back, it does not go out. If
 //! its send has begun, the send is not undone.
 
+use std::sync::Arc;
+
 use super::{DAY_MS, Group, answer_of, held_of, lane_of_body};
 use crate::due::dispatcher::TakenBack;
 use crate::due::strikes::IN_GROUP;
@@ -195,7 +197,10 @@ impl Group<'_> {
         self.store.drop_letter(seq)?;
         let (again, first) = self.store.numbers_of(seq)?;
         let cause = match (event.as_deref(), message.key()) {
-            (Some(data), Some(key)) if !data.is_empty() => Cause::Event(self.store.put_data(key, data)?, data.into()),
+            (Some(data), Some(key)) if !data.is_empty() => {
+                let data = Arc::from(data);
+                Cause::Event(self.store.put_data(key, &data)?, data)
+            }
             _ if is_open => Cause::Open,
             _ => Cause::Deadline,
         };

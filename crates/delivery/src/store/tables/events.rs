@@ -98,10 +98,15 @@ impl Store {
             text,
             params![name, event.key, event.id, event.event, content.as_bytes(), at_ms, until_ms, data],
         )?;
+        Ok(self.number_of_new(data))
+    }
+
+    fn number_of_new(&mut self, data: &Arc<str>) -> i64 {
+        let n = self.db.last_insert_rowid(); // perhaps that of an event that was forgotten
         self.events.have_events = true;
-        let n = self.db.last_insert_rowid();
         self.events.last_data.replace(Some((n, Arc::downgrade(data))));
-        Ok(n)
+        self.events.looked_through = self.events.looked_through.min(n - 1);
+        n
     }
 
     /// Notes how many messages the event has let go, all of which are open. Its data stays only if it is of use.
@@ -111,11 +116,10 @@ impl Store {
     }
 
     /// Notes the data of a dead letter that is tried anew. Returns its number.
-    pub(crate) fn put_data(&mut self, key: &str, data: &str) -> Result<i64> {
+    pub(crate) fn put_data(&mut self, key: &str, data: &Arc<str>) -> Result<i64> {
         let text = "INSERT INTO events (key, id, event, at_ms, let_go, open, data) VALUES (?, '', '', ?, 0, 0, ?)";
         execute(&self.db, text, params![key, self.retention.now_ms(), data])?;
-        self.events.have_events = true;
-        Ok(self.db.last_insert_rowid())
+        Ok(self.number_of_new(data))
     }
 
     /// The newest event that is remembered for this key, and that a message with these names waits for.
