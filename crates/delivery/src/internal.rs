@@ -40,7 +40,6 @@ pub use crate::sinks::send_log::{SendLog, Sent};
 pub use crate::sinks::{AroundFn, OpenSink, Opened};
 pub use crate::store::file::owner::{Ownership, owners_of};
 pub use crate::store::look::destinations::{DestinationCounts, DestinationSeen};
-pub use crate::store::look::events::Remembered;
 pub use crate::store::look::message::Seen;
 pub use crate::store::look::messages::PageOf;
 pub use crate::store::look::snapshot::Snapshot;

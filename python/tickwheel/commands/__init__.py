@@ -24,7 +24,7 @@ from tickwheel.commands.outbox import outbox
 from tickwheel.commands.printing import say, say_lines
 from tickwheel.commands.report import report
 from tickwheel.commands.serve import serve
-from tickwheel.commands.sight import dead, list_, remembered, show, status
+from tickwheel.commands.sight import dead, list_, show, status
 from tickwheel.commands.simulate import simulate
 from tickwheel.commands.spark_submit import spark_submit
 from tickwheel.commands.store import store
@@ -99,7 +99,6 @@ for _command in (
         show,
         status,
         dead,
-        remembered,
         cancel,
         reschedule,
         event,

@@ -163,13 +163,13 @@ impl Columns {
     }
 }
 
-/// The name of a recurring message's own field, if the writer of the unknown name probably meant it.
-pub(crate) fn of_recurring(unknown: &str) -> Option<&'static str> {
+/// Refuses an unknown name if its writer probably meant one of these, each with the most letters in which it differs.
+pub(crate) fn refuse_near(unknown: &str, names: &[(&str, usize)]) -> Result<(), BadRecord> {
     let given = plain(unknown);
-    [(MISSED, 1), (TZ, 0)]
-        .into_iter()
-        .find(|(name, most)| differ_at_most(&plain(name), &given, *most))
-        .map(|(name, _)| name)
+    let is_near = |(name, most): &&(&str, usize)| *name != unknown && differ_at_most(&plain(name), &given, *most);
+    let Some((meant, _)) = names.iter().find(is_near) else { return Ok(()) };
+    let reason = format!("{} is not a field: {meant} is probably meant", quoted(unknown, 60));
+    Err(BadRecord::new(reason, format!("{meant}; a field with another meaning belongs into a payload")))
 }
 
 fn plain(name: &str) -> String {

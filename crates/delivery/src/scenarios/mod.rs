@@ -12,6 +12,8 @@ mod destinations_struck;
 mod doubting;
 mod due_times;
 mod events;
+mod events_bounds;
+mod events_racing;
 mod events_random;
 mod expiring;
 mod going_behind;

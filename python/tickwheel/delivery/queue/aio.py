@@ -179,7 +179,6 @@ class AsyncStoreView:
     show = _in_thread(StoreView.show)
     dead = _in_thread(StoreView.dead)
     actions = _in_thread(StoreView.actions)
-    remembered = _in_thread(StoreView.remembered)
     destinations = _in_thread(StoreView.destinations)
     destination = _in_thread(StoreView.destination)
     tenants = _in_thread(StoreView.tenants)

@@ -18,7 +18,6 @@ from tickwheel.delivery.sight import NoStore, StoreStatus, StoreView
 
 _PARAMETERS: Final = ("state", "key", "destination", "tenant", "until", "due_from", "due_before", "limit", "cursor")
 _PARAMETERS_OF_DEAD: Final = ("destination", "tenant", "limit", "cursor")
-_PARAMETERS_OF_EVENTS: Final = ("key", "limit", "cursor")
 _PARAMETERS_OF_A_PAGE: Final = ("limit", "cursor")
 
 
@@ -42,10 +41,6 @@ class Listing:
     async def dead(self, request: Request) -> Response:
         """A page of dead letters."""
         return await self._page(request, _PARAMETERS_OF_DEAD, self._view.dead)
-
-    async def remembered(self, request: Request) -> Response:
-        """A page of remembered events."""
-        return await self._page(request, _PARAMETERS_OF_EVENTS, self._view.remembered)
 
     async def named(self, kinds: str, request: Request) -> Response:
         """A page of named `destinations`, or of `tenants`."""
