@@ -179,6 +179,11 @@ impl Queues {
         Self { fresh: FairQueue::of(home), in_doubt: FairQueue::of(home), was_in_doubt: false }
     }
 
+    /// The shares that have messages, held back or not. Some come twice.
+    pub(super) fn shares(&self) -> impl Iterator<Item = u32> {
+        self.fresh.shares().chain(self.in_doubt.shares())
+    }
+
     pub(super) fn have_some_of(&self, share: u32) -> bool {
         self.fresh.has_some_of(share) || self.in_doubt.has_some_of(share)
     }
@@ -195,7 +200,7 @@ impl Queues {
     }
 
     pub(super) fn are_empty(&self) -> bool {
-        self.fresh.is_empty() && self.in_doubt.is_empty()
+        self.shares().next().is_none()
     }
 
     pub(super) fn of(&self, is_in_doubt: bool) -> &FairQueue {

@@ -114,6 +114,13 @@ impl Tenants {
         if is_paused { 0 } else { concurrency.map_or(usize::MAX, |most| most.saturating_sub(out)).min(tokens) }
     }
 
+    /// Whether a share is held back until a call of its tenant ends.
+    pub(super) fn wait_for_calls(&self) -> bool {
+        let waits =
+            |limits: TenantLimits, it: &Busy| !it.held.is_empty() && !limits.is_paused && !limits.have_room(it.out);
+        self.busy.iter().any(|(tenant, it)| waits(self.limits(*tenant), it))
+    }
+
     fn busy(&mut self, tenant: i64, now_us: u64) -> &mut Busy {
         let rate = self.limits(tenant).rate;
         self.busy.entry(tenant).or_insert_with(|| Busy { pace: Pace::new(rate, now_us), ..Busy::default() })
