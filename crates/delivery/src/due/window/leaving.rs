@@ -129,7 +129,7 @@ impl Window {
     /// Sends back the latest tenth of the share's messages, or more if the new row needs it. Only messages after the new
     /// row go back. The cursor moves back too.
     pub(super) fn make_room(&mut self, share: u32, row: WaitingRow, gone: &mut Vec<Gone>) {
-        let most = self.share(share).messages;
+        let most = self.share(share).own.0;
         let mut movable: Vec<(Position, Slot)> = self
             .slots()
             .filter(|(_, it)| {
