@@ -42,6 +42,8 @@ pub(crate) struct Destination {
     pub(super) random: Rng,
     /// The shares of its tenants in memory.
     pub(super) tenants: Vec<u32>,
+    /// The shares that are held because of its pause or its pace.
+    pub(super) held: Vec<u32>,
     /// Keys that failed together. They are tried at once.
     pub(super) to_wake: Vec<Key>,
 }
@@ -72,6 +74,7 @@ impl Destination {
             unanswered_for,
             random: Rng::with_seed(seed),
             tenants: Vec::new(),
+            held: Vec::new(),
             to_wake: Vec::new(),
         }
     }

@@ -141,11 +141,13 @@ impl FairQueue {
         Some(offer)
     }
 
-    /// Takes all messages.
-    pub(super) fn take_all(&mut self) -> Vec<Offer> {
-        let all = self.iter().copied().collect();
-        *self = Self::of(self.home);
-        all
+    /// Takes all messages of the share.
+    pub(super) fn take_all(&mut self, share: u32) -> VecDeque<Offer> {
+        self.leave_line(share);
+        let plain = (share == self.home).then(|| std::mem::take(&mut self.plain));
+        let offers = plain.or_else(|| self.of_tenants.remove(&share)).unwrap_or_default().offers;
+        self.len -= offers.len();
+        offers
     }
 
     fn get(&self, share: u32) -> &ShareQueue {

@@ -121,6 +121,11 @@ impl Tenants {
         self.busy.iter().any(|(tenant, it)| waits(self.limits(*tenant), it))
     }
 
+    /// Whether it is paused, or its bucket is empty at this time.
+    pub(super) fn pauses(&self, tenant: i64, at_us: u64) -> bool {
+        self.limits(tenant).is_paused || self.busy.get(&tenant).is_some_and(|it| it.pace.tokens(at_us) == 0)
+    }
+
     fn busy(&mut self, tenant: i64, now_us: u64) -> &mut Busy {
         let rate = self.limits(tenant).rate;
         self.busy.entry(tenant).or_insert_with(|| Busy { pace: Pace::new(rate, now_us), ..Busy::default() })

@@ -60,6 +60,9 @@ impl Dispatcher {
             if !self.to[share].queues.have_next() || !self.to[share].may_have_turn() {
                 self.turns.shares.pop_front();
                 self.to[share].has_turn = false;
+                if self.window.is_half_full() && !self.to[share].may_have_turn() {
+                    self.shares_at(share).into_iter().for_each(|share| self.look_if_held(share));
+                }
                 continue;
             }
             self.to[share].places.age(now_us);
@@ -162,6 +165,11 @@ impl Dispatcher {
         if to.queues.have_next() && !std::mem::replace(&mut to.has_turn, true) {
             self.turns.shares.push_back(share);
         }
+        if !to.is_paused && to.pace.may_send() {
+            for share in std::mem::take(&mut to.held) {
+                self.wants_load |= self.window.let_go(share);
+            }
+        }
     }
 
     /// The first message that may start. While the limit for bytes is reached, large messages
@@ -225,10 +233,13 @@ impl Dispatcher {
     }
 
     /// Whether the tenant of the share may send one more message. If not, the share is to be held back.
-    fn tenant_may_send(&mut self, tenant: i64, share: u32) -> bool {
+    pub(super) fn tenant_may_send(&mut self, tenant: i64, share: u32) -> bool {
         let may_send = self.tenants.may_send(tenant, share, self.clocks.now_us());
         if let Err(Some(wait_us)) = may_send {
             self.clocks.arm(Duration::from_micros(wait_us), Alarm::TenantPaced(tenant));
+        }
+        if may_send.is_err() {
+            self.look_if_held(share);
         }
         may_send.is_ok()
     }

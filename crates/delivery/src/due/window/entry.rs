@@ -104,6 +104,8 @@ pub(crate) enum Look {
     Next,
     /// There is more, and no room for it: with a later load.
     Behind,
+    /// Nothing of it may be sent for long, and what waits is in the store: once that changes.
+    Held,
 }
 
 /// What the window knows of the messages of one destination.

@@ -135,16 +135,25 @@ impl Window {
     /// Whether all that is due until then was read, but for named destinations that the loader does not look at.
     pub(crate) fn have_all_read(&self, until_ms: i64) -> bool {
         let has_read = self.share(0).cursor.is_some_and(|(due_ms, _)| due_ms >= until_ms);
-        let is_looked_at = |share: &u32| self.share(*share).look != Look::Not;
-        has_read && !self.to_look_at.iter().chain(&self.behind).any(is_looked_at)
+        has_read && self.shares.iter().all(|it| it.look == Look::Not)
     }
 
     /// The loader has to look for messages of the share. It always looks at share 0.
     pub(crate) fn look_at(&mut self, share: u32) {
-        if share != 0 && self.share(share).look != Look::Next {
+        if share != 0 && !matches!(self.share(share).look, Look::Next | Look::Held) {
             self.share_mut(share).look = Look::Next;
             self.to_look_at.push_back(share);
         }
+    }
+
+    /// The loader looks for messages of the share again, if it was held. Returns whether it was.
+    pub(crate) fn let_go(&mut self, share: u32) -> bool {
+        let was_held = self.share(share).look == Look::Held;
+        if was_held {
+            self.share_mut(share).look = Look::Not;
+            self.look_at(share);
+        }
+        was_held
     }
 
     /// The shares to look at with this load.
@@ -176,7 +185,7 @@ impl Window {
         match again {
             Look::Next => self.look_at(share),
             Look::Behind => self.behind.push_back(share),
-            Look::Not => {}
+            Look::Not | Look::Held => {}
         }
         self.share_mut(share).look = again;
         again == Look::Not
