@@ -16,6 +16,7 @@ use crate::message::fields::{Request, Schema, Value};
 use crate::message::incoming::{Incoming, lane_of};
 use crate::message::partition::partition_of_name;
 use crate::message::recurrence::NEVER_MS;
+use crate::message::shares::tenant_in;
 use crate::message::until::Cause;
 use crate::message::{Cancel, Message, Reschedule};
 use crate::store::{Attempts, CRASHED, Filter, Known, Outcome, PAUSED, Position, Result, WaitingRow};
@@ -206,6 +207,7 @@ impl Group<'_> {
         };
         message.body = message.body.with(|extras| {
             extras.share = share;
+            extras.tenant.take_if(|_| tenant_in(share) == 0);
             if let Some(until) = &mut extras.until {
                 until.cause = cause;
             }

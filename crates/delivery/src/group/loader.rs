@@ -68,7 +68,7 @@ impl Loader {
             for id in due {
                 look_at(store, &mut dispatcher, id);
             }
-            dispatcher.window.take_looks()
+            dispatcher.take_looks()
         };
         let mut slots = Vec::new();
         for share in &shares {

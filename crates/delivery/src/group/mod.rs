@@ -339,6 +339,7 @@ impl<'a> Group<'a> {
         match dispatcher.due_within(self.horizon_ms) {
             Some(until_ms) if row.due_ms <= until_ms => {
                 let share = dispatcher.open_share(row.share, || self.store.destination_numbered(row.share));
+                dispatcher.look_if_held(share);
                 if self.store.first_due_of(row.share) > until_ms {
                     dispatcher.window.none_is_due(share, until_ms); // nothing has to be read first
                 }

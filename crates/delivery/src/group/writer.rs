@@ -451,7 +451,7 @@ impl Writer {
             }
             queue.set_earlier_is_over(self.from_earlier.is_empty());
         }
-        let mut has_more_room = false;
+        let mut has_more_room = !committed.changed.is_empty(); // for what may be sent again
         let mut done = committed.done.as_slice();
         let mut placed = committed.placed.as_slice();
         loop {

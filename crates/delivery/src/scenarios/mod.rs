@@ -43,6 +43,8 @@ mod striking;
 mod tenant_filters;
 mod tenant_limits;
 mod tenants;
+mod tenants_memory;
+mod tenants_random;
 pub(crate) mod testing;
 mod trying_again;
 mod unanswered;
