@@ -1,4 +1,4 @@
-//! An event against the due time, a cancel, a move, and a replacement, between any steps of the groups and of the sends (D22): each
+//! Races of an event with the due time, a cancel, a move, and a replacement, between any steps of groups and sends (D22). Each
 //! message comes once, with the cause that the answers tell.
 //!
 //! `TICKWHEEL_RACES=100000` plays so many races of each kind.
@@ -105,7 +105,7 @@ impl Races {
         let by = |is_event: bool| format!("{id} {}", if is_event { "event" } else { "deadline" });
         let expected = match answer {
             Some(Answer::Cancelled) => vec![],
-            // What was let go before, was replaced.
+            // An earlier one was let go, and replaced.
             Some(Answer::Replaced) => vec![by(count == 1 && !is_first)],
             Some(Answer::Accepted) => vec![by(count == 1 && is_first), by(count == 1 && !is_first)],
             Some(Answer::Rescheduled | Answer::Delivered | Answer::Delivering) | None => vec![by(count == 1)],

@@ -1,4 +1,4 @@
-//! What may not be sent for long keeps no room in memory that others need (D8, D23, D24).
+//! A message that may not be sent for long takes no room in memory that others need (D8, D23, D24).
 
 use super::destinations::{message, pause, set, world};
 use super::tenant_limits::{pause_tenant, set_tenant};

@@ -72,6 +72,8 @@ def _wanted(request: Request, names: Sequence[str], allowed: str) -> dict[str, A
     for name in ("due_from", "due_before"):
         if name in wanted:
             wanted[name] = due_of(wanted[name], name)
+    if wanted.get("until") == "":
+        raise problem(400, "until is empty", "until: the name of an event")
     if "limit" in wanted:
         if not (wanted["limit"].isascii() and wanted["limit"].isdecimal() and len(wanted["limit"]) < 10):
             raise problem(400, f"limit is {wanted['limit']!r:.100}", "limit: 1 to 1,000")

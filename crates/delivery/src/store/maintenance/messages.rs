@@ -17,8 +17,9 @@ pub(super) struct Ends {
     pub(super) collected_n: i64,
 }
 
-/// What can be wrong with a message, and when it is: `m` is the message, `b` its body, `w` and `l` its rows in `waiting` and in the
-/// ledger, `a` its attempts, `o` its occurrence, `r` says that it is an occurrence, `v` that it was moved, and `u` what it waits for.
+/// Faults of a message, each with its condition. `m` is the message, and `b` its body. `w` and `l` are its rows in `waiting` and in
+/// the ledger. `a` has its attempts, and `o` its occurrence. `r` says that it is an occurrence, and `v` that it was moved. `u` has the
+/// events that it waits for.
 const OF_MESSAGES: [(&str, &str); 17] = [
     ("messages that wait twice", "w.times > 1"),
     ("messages with two outcomes", "l.times > 1"),

@@ -286,7 +286,7 @@ fn an_action_on_some_shares_reads_their_index_alone__d8_d16_d24() {
     assert_eq!(found(None, None).concat(), (1..=9).collect::<Vec<_>>());
 }
 
-/// Of `waiting`, the statements since the last look read only the index of shares. There are at least so many.
+/// The statements since the last look read only the index of shares of `waiting`. There are at least so many.
 fn assert_reads_only_the_index(db: &rusqlite::Connection, least: usize) {
     let of_waiting: Vec<_> = sql::seen::take().into_iter().filter(|it| it.contains("FROM waiting")).collect();
     assert!(of_waiting.len() >= least, "{of_waiting:?}");
