@@ -36,6 +36,7 @@ const BETWEEN: &str = "it may be one a day to 1,000,000 a second";
 /// ```
 /// use tickwheel_delivery::Rate;
 /// assert_eq!(Rate::parse("100/s")?, Rate { messages: 100, per_us: 1_000_000 });
+/// assert_eq!(Rate::parse("30/min")?.per_s(), 0.5);
 /// assert!(Rate { messages: 0, per_us: 1_000_000 }.check().is_err());
 /// # Ok::<(), tickwheel_delivery::DeliveryError>(())
 /// ```

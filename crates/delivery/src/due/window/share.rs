@@ -16,6 +16,9 @@ use crate::store::Position;
 /// How many shares a load looks at: of those that have something new, and of those for which there was no room.
 const LOOKED_AT: (usize, usize) = (128, 32);
 
+/// The fewest rows that are read of a share at a time.
+const LEAST_READ: usize = 32;
+
 impl Window {
     pub(crate) fn share(&self, share: u32) -> &Share {
         &self.shares[share as usize]
@@ -223,6 +226,11 @@ impl Window {
     /// them: else those with new messages would have all the room.
     pub(super) fn has_room_for_new(&self, share: u32, bytes: usize) -> bool {
         if self.behind.is_empty() { self.has_room(share, bytes) } else { self.has_room_ahead(share, bytes) }
+    }
+
+    /// How many messages each share may read now, if those that wait to be read share what is free.
+    pub(crate) fn free_among_waiting(&self) -> usize {
+        (self.bounds.messages.saturating_sub(self.len()) / (self.behind.len() + 1)).max(LEAST_READ)
     }
 
     pub(crate) fn has_room(&self, share: u32, bytes: usize) -> bool {
