@@ -7,6 +7,7 @@
 - Reading and deleting are transactions of their own. No transaction is open while the engine commits.
 """
 
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -19,16 +20,23 @@ from tickwheel._event import Event
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.outbox.source import Row, Source, SourceOpener
 from tickwheel.delivery.outbox.tables import BATCH_BYTES, BATCH_ROWS, CHANNEL
-from tickwheel.delivery.sinks.addresses import without_user
+from tickwheel.delivery.sinks.addresses import secrets_of, without, without_user
 from tickwheel.delivery.sinks.poolers import backend_of
-from tickwheel.delivery.sinks.postgresql import connect, read_address
+from tickwheel.delivery.sinks.postgresql import read_address
 
 _LOOK_EVERY_S: Final = 1.0
 _STOP_WITHIN_S: Final = 0.25
 _WITHIN_S: Final = 30
-_CONNECT_WITHIN_S: Final = 20
 _POOLER_WITHIN_S: Final = 5.0
 
+_DEFAULTS: Final = {
+    "connect_timeout": 10,
+    "tcp_user_timeout": 1_000 * _WITHIN_S,
+    "keepalives_idle": 10,  # a server that vanished is noticed
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+    "fallback_application_name": "tickwheel",
+}
 _SETTINGS: Final = """
     SELECT set_config('statement_timeout', %(timeout_ms)s, false),
     set_config('lock_timeout', %(lock_timeout_ms)s, false),
@@ -39,7 +47,7 @@ _SETTINGS: Final = """
     set_config('synchronous_commit', CASE s WHEN 'off' THEN 'on' ELSE s END, false)
     FROM current_setting('synchronous_commit') AS s
 """  # the server notices a reader that vanished, and gives its lock to the next
-_LOCK_TIMEOUT_MS: Final = 1_000  # what is locked is tried again later
+_LOCK_TIMEOUT_MS: Final = 10  # a locked row is tried again later
 _LOCK: Final = """
     SELECT pg_try_advisory_lock(
         hashtextextended('tickwheel outbox ' || quote_ident(nspname) || '.' || quote_ident(relname), 0)
@@ -55,17 +63,25 @@ _BATCH: Final = """
             SELECT n, written_ms, record, size, CASE WHEN size <= {max_record} THEN size ELSE 0 END AS read_size
             FROM (
                 SELECT n, written_ms, record, octet_length(record) AS size
-                FROM {table} WHERE n IS NOT NULL ORDER BY n LIMIT {rows}
+                FROM {table} WHERE {which} AND n IS NOT NULL ORDER BY n LIMIT {rows}
             ) AS first_rows
         ) AS sized_rows
     ) AS summed_rows
     WHERE size_before < {bytes} ORDER BY n
 """
 """Reads the first rows, up to a number of rows and of bytes. A record that is too long is left out."""
-_DELETE: Final = "DELETE FROM {table} WHERE n = ANY(%s::bigint[])"
+_PASSED: Final = sql.SQL("n <> ALL(%s::bigint[])")
+_THESE: Final = sql.SQL("n = ANY(%s::bigint[])")
+_LIMIT: Final = "SELECT set_config('statement_timeout', %s::text, true)"
+_DELETE: Final = "DELETE FROM {table} WHERE {which} RETURNING n"
+_UNLOCKED: Final = "n IN (SELECT n FROM {table} WHERE n = ANY(%s::bigint[]) FOR UPDATE SKIP LOCKED)"
 _NO_INTEGER: Final = """
     SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = CAST(%s AS regclass) AND attname = 'n'
     AND atttypid NOT IN ('bigint'::regtype, 'integer'::regtype, 'smallint'::regtype)
+"""
+
+_MAY_LOCK: Final = """
+    SELECT has_table_privilege(CAST(%(table)s AS regclass), 'UPDATE') AND NOT row_security_active(%(table)s)
 """
 
 
@@ -80,8 +96,9 @@ class PostgresqlSource(Source):
         self._table = sql.Identifier(*names)
         fields = {"max_record": 2 * max_payload, "rows": BATCH_ROWS, "bytes": BATCH_BYTES}
         literals = {name: sql.Literal(value) for name, value in fields.items()}
-        self._batch = sql.SQL(_BATCH).format(table=self._table, **literals)
-        self._delete = sql.SQL(_DELETE).format(table=self._table)
+        self._batch = sql.SQL(_BATCH).format(table=self._table, which=_PASSED, **literals)
+        self._one = sql.SQL(_BATCH).format(table=self._table, which=_THESE, **literals)
+        self._delete = sql.SQL(_DELETE).format(table=self._table, which=_THESE)
 
     def open(self) -> bool:
         """Connect, and lock the outbox."""
@@ -99,28 +116,41 @@ class PostgresqlSource(Source):
         if self._connection.execute(_LOCK, (table,)).fetchone() != (True,):
             self.close()
             return False
+        if self._connection.execute(_MAY_LOCK, {"table": table}).fetchone() == (True,):
+            unlocked = sql.SQL(_UNLOCKED).format(table=self._table)
+            self._delete = sql.SQL(_DELETE).format(table=self._table, which=unlocked)
         self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(CHANNEL)))
         return True
 
     def _connect(self) -> psycopg.Connection:
-        return connect(self._options, _CONNECT_WITHIN_S)
+        try:
+            return psycopg.connect(**{**_DEFAULTS, **self._options, "client_encoding": "utf8"}, autocommit=True)
+        except psycopg.Error as error:  # its text may quote the password
+            raise psycopg.OperationalError(without(secrets_of(self._options), str(error))) from None
 
-    def read(self) -> Sequence[Row]:
+    def read(self, passed: Sequence[int] = ()) -> Sequence[Row]:
         """One statement."""
         for _ in self._opened.notifies(timeout=0):
             pass  # the rows are read now; psycopg would keep the notices for the next `wait`, without a bound
-        return [
-            Row(n, ms or 0, record.encode() if isinstance(record, str) else record, size)
-            for n, ms, record, size in self._opened.execute(self._batch)
-        ]
+        return self._rows(self._batch, passed)
 
-    def delete(self, numbers: Sequence[int]) -> int:
+    def fetch(self, n: int) -> Row | None:
         """One statement."""
-        return self._opened.execute(self._delete, ([*numbers],)).rowcount
+        return next(iter(self._rows(self._one, [n])), None)
 
-    def wait(self, stopping: Event) -> None:
+    def delete(self, numbers: Sequence[int], within_s: float) -> Sequence[int]:
+        """One transaction. A locked row is left out, if the user has the right to lock rows, which is that to update.
+        What a deferred trigger does has the time limit too.
+        """
+        with self._opened.transaction():
+            self._opened.execute(_LIMIT, (math.ceil(within_s * 1_000),))
+            deleted = [n for (n,) in self._opened.execute(self._delete, ([*numbers],))]
+            self._opened.execute("SET CONSTRAINTS ALL IMMEDIATE")  # no `statement_timeout` ends them at the commit
+        return deleted
+
+    def wait(self, stopping: Event, at_most_s: float) -> None:
         """Wait until something was notified."""
-        until_s = time.monotonic() + _LOOK_EVERY_S
+        until_s = time.monotonic() + min(_LOOK_EVERY_S, at_most_s)
         while not stopping.is_set() and time.monotonic() < until_s:
             if [*self._opened.notifies(timeout=_STOP_WITHIN_S, stop_after=1)]:
                 return
@@ -139,6 +169,12 @@ class PostgresqlSource(Source):
         """Close the descriptor: the connection, which has the lock, is the parent's."""
         if self._connection is not None and not self._connection.closed:
             os.close(self._connection.fileno())
+
+    def _rows(self, select: sql.Composed, numbers: Sequence[int]) -> Sequence[Row]:
+        return [
+            Row(n, ms or 0, record.encode() if isinstance(record, str) else record, size)
+            for n, ms, record, size in self._opened.execute(select, ([*numbers],))
+        ]
 
     @property
     def _opened(self) -> psycopg.Connection:

@@ -47,15 +47,23 @@ class Source(ABC):
         """Connect, if it is not connected. `False`: another reader has the outbox."""
 
     @abstractmethod
-    def read(self) -> Sequence[Row]:
-        """The first rows, at most `BATCH_ROWS` and `BATCH_BYTES`."""
+    def read(self, passed: Sequence[int] = ()) -> Sequence[Row]:
+        """The first rows, at most `BATCH_ROWS` and `BATCH_BYTES`, without those with the numbers in `passed`."""
 
     @abstractmethod
-    def delete(self, numbers: Sequence[int]) -> int:
-        """Delete rows and commit. Returns how many were deleted."""
+    def fetch(self, n: int) -> Row | None:
+        """The row of this number, if it is there."""
 
     @abstractmethod
-    def wait(self, stopping: Event) -> None:
+    def delete(self, numbers: Sequence[int], within_s: float) -> Sequence[int]:
+        """Delete rows and commit. Returns the numbers of the rows that are gone. A locked row is not waited for long.
+
+        It fails if it takes longer than `within_s`. After an error some may be gone. A call without numbers is a probe:
+        it fails if no row can be deleted.
+        """
+
+    @abstractmethod
+    def wait(self, stopping: Event, at_most_s: float) -> None:
         """Wait after an empty `read` until rows may have come, or until `stopping`."""
 
     def has_lost_connection(self) -> bool:

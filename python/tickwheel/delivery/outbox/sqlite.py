@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -24,6 +25,7 @@ from tickwheel._native import refuse_open_store
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.outbox.source import Row, Source, SourceOpener
 from tickwheel.delivery.outbox.tables import BATCH_BYTES, BATCH_ROWS
+from tickwheel.delivery.sinks.interrupting import TimeLimit
 from tickwheel.delivery.sinks.tables import file_and_table
 
 FORM: Final = "sqlite:PATH?table=T"
@@ -36,7 +38,7 @@ _SELECT: Final = """
     SELECT n, CAST(written_ms AS INTEGER),
     CASE WHEN length(CAST(record AS BLOB)) <= {max_record} THEN CAST(record AS BLOB) END,
     length(CAST(record AS BLOB))
-    FROM {table} ORDER BY n LIMIT {rows}
+    FROM {table} WHERE n {which} (SELECT value FROM json_each(?)) ORDER BY n LIMIT {rows}
 """
 _IS_ROWID: Final = "SELECT 1 FROM pragma_table_info(?) WHERE name = 'n' AND upper(type) = 'INTEGER' AND pk = 1"
 
@@ -52,10 +54,13 @@ class SqliteSource(Source):
         self._path = path
         self._lock_path = Path(f"{path.resolve()}-{table.lower()}.reader")
         fields = {"table": f'"{table}"', "max_record": 2 * max_payload, "rows": BATCH_ROWS}
-        self._select = _SELECT.format(**fields)
+        self._select = _SELECT.format(which="NOT IN", **fields)
+        self._one = _SELECT.format(which="IN", **fields)
         self._table = table
         self._delete = f'DELETE FROM "{table}" WHERE n IN (SELECT value FROM json_each(?))'  # noqa: S608
+        self._still_there = f'SELECT n FROM "{table}" WHERE n IN (SELECT value FROM json_each(?))'  # noqa: S608
         self._database: sqlite3.Connection | None = None
+        self._limit: TimeLimit
         self._file: os.stat_result | None = None
         self._version = -1
 
@@ -68,6 +73,7 @@ class SqliteSource(Source):
         self._database = sqlite3.connect(
             f"{self._path.as_uri()}?mode=rw", uri=True, timeout=_LOCKED_WITHIN_S, isolation_level=None
         )
+        self._limit = TimeLimit(self._database)
         if not self._database.execute(_IS_ROWID, (self._table,)).fetchone():
             raise WrongUsage(f"there is no table {self._table} whose n is INTEGER PRIMARY KEY: make it so")
         self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -78,13 +84,13 @@ class SqliteSource(Source):
             return False
         return True
 
-    def read(self) -> Sequence[Row]:
+    def read(self, passed: Sequence[int] = ()) -> Sequence[Row]:
         """Run one statement, and read its rows until they fill a batch."""
         self._check_files()
         self._version = self._opened.execute("PRAGMA data_version").fetchone()[0]
         batch: list[Row] = []
         left = BATCH_BYTES
-        with closing(self._opened.execute(self._select)) as rows:
+        with closing(self._opened.execute(self._select, (json.dumps(passed),))) as rows:
             for n, ms, record, size in rows:
                 batch.append(Row(n, ms or 0, record, size))
                 left -= len(record or b"")
@@ -92,14 +98,27 @@ class SqliteSource(Source):
                     break
         return batch
 
-    def delete(self, numbers: Sequence[int]) -> int:
+    def fetch(self, n: int) -> Row | None:
+        """One statement."""
+        self._check_files()
+        row = self._opened.execute(self._one, (json.dumps([n]),)).fetchone()
+        return row and Row(n, row[1] or 0, *row[2:])
+
+    def delete(self, numbers: Sequence[int], within_s: float) -> Sequence[int]:
         """One statement, which is a transaction."""
         self._check_files()
-        return self._opened.execute(self._delete, (json.dumps(numbers),)).rowcount
+        given = json.dumps(numbers)
+        with self._limit.within(within_s):
+            count = self._opened.execute(self._delete, (given,)).rowcount
+        if count == len(numbers):
+            return numbers
+        there = {n for (n,) in self._opened.execute(self._still_there, (given,))}
+        return [n for n in numbers if n not in there]
 
-    def wait(self, stopping: Event) -> None:
+    def wait(self, stopping: Event, at_most_s: float) -> None:
         """Wait until something was committed."""
-        while not stopping.wait(_LOOK_EVERY_S):
+        until_s = time.monotonic() + at_most_s
+        while not stopping.wait(_LOOK_EVERY_S) and time.monotonic() < until_s:
             self._check_files()
             if self._opened.execute("PRAGMA data_version").fetchone()[0] != self._version:
                 return

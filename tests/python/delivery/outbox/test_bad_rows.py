@@ -1,4 +1,4 @@
-"""Rows of an outbox that can't be deleted, or hold no record (rules D2, D5, D6)."""
+"""A row of an outbox that can't be deleted, or holds no record, stops no other row (rules D2, D5, D6, D8)."""
 
 import logging
 import time
@@ -23,6 +23,7 @@ DUE_MS = 400_000_000_000
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that can't be deleted are tried again soon."""
+    monkeypatch.setattr(reader_module, "_TRY_KEPT_EVERY_S", 0.02)
     monkeypatch.setattr(reader_module, "_FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(reader_module, "_LONGEST_WAIT_S", 0.05)
 
@@ -88,64 +89,134 @@ def drop_trigger(program: Program) -> None:
     ask(program, "DROP TRIGGER keeps" + ("" if program.address.startswith("sqlite") else f" ON {program.table}"))
 
 
-def is_told(read: Reading, caplog: pytest.LogCaptureFixture, reason: str) -> None:
-    """The outbox is down for this reason, and says so once."""
-    [outbox] = read.queue._running.outboxes
-    wait_until(lambda: not outbox.is_up)
-    [text] = told(caplog, "outbox")
-    assert "can't be read, and is tried again: " in text
-    assert reason in text
-
-
-def test_with_a_row_that_can_not_be_deleted_an_outbox_is_down_and_each_row_is_accepted_once__D5_D6(
+def test_rows_that_can_not_be_deleted_stop_no_others_and_are_deleted_later__D6(
     each_database: Program, reading: Read, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keep(each_database, "old.n = 2")
-    ids = write(each_database, 5_000)
+    keep(each_database, "old.n IN (1, 2, 700, 4096, 5000)")
+    ids = write(each_database, 10_001)
     with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
         read = reading(each_database.address)
-        assert sorted(read.ids(4_096)) == sorted(ids[:4_096])
-        is_told(read, caplog, "it is needed")
-        assert len(numbers_left(each_database)) == 5_000
+        assert sorted(read.ids(10_001)) == sorted(ids)
+        wait_until(lambda: numbers_left(each_database) == [1, 2, 700, 4096, 5000])
         drop_trigger(each_database)
-        assert sorted(read.ids(904)) == sorted(ids[4_096:])
         wait_until(lambda: numbers_left(each_database) == [])
-    [outbox] = read.queue._running.outboxes
-    wait_until(lambda: outbox.is_up and outbox.rows == 5_000)
     assert read.queue.summary.duplicates == 0
     assert not read.has_more
+    [text] = told(caplog, "outbox")
+    assert "has rows that can't be deleted, and tries them again; row 1: " in text
+    assert "it is needed" in text
+    [outbox] = read.queue._running.outboxes
+    wait_until(lambda: outbox.rows == 10_001)
+    assert outbox.is_up
 
 
-def test_what_comes_meanwhile_is_accepted_once_as_far_as_a_batch_has_room__D5_D6(
-    each_database: Program, reading: Read
+def test_a_row_that_a_foreign_key_keeps_stops_no_others__D6(of_postgresql: Program, reading: Read) -> None:
+    ids = write(of_postgresql, 10_001)
+    uses = f"uses_{of_postgresql.table}"
+    ask(of_postgresql, f"CREATE TABLE {uses} (n bigint REFERENCES {of_postgresql.table})")
+    ask(of_postgresql, f"INSERT INTO {uses} VALUES (1)")
+    read = reading(of_postgresql.address)
+    assert sorted(read.ids(10_001)) == sorted(ids)
+    wait_until(lambda: numbers_left(of_postgresql) == [1])
+    ask(of_postgresql, f"DROP TABLE {uses}")
+    wait_until(lambda: numbers_left(of_postgresql) == [])
+    assert read.queue.summary.duplicates == 0
+
+
+def take_for_ever_to_delete(program: Program, condition: str, *, at_the_commit: bool = False) -> None:
+    """A trigger, for the delete of these rows."""
+    if program.address.startswith("sqlite"):
+        counts = (
+            "SELECT count(*) FROM (WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n)"
+        )
+        ask(program, f"CREATE TRIGGER keeps BEFORE DELETE ON {program.table} WHEN {condition} BEGIN {counts}; END")
+        return
+    ask(
+        program,
+        f"CREATE FUNCTION sleeps_{program.table}() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM pg_sleep(9000); RETURN old; END $$",
+    )
+    kind, deferred = ("CONSTRAINT TRIGGER", "DEFERRABLE INITIALLY DEFERRED") if at_the_commit else ("TRIGGER", "")
+    ask(
+        program,
+        f"CREATE {kind} keeps {'AFTER' if at_the_commit else 'BEFORE'} DELETE ON {program.table} {deferred}"
+        f" FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION sleeps_{program.table}()",
+    )
+
+
+def test_rows_that_take_for_ever_to_delete_stop_no_others__D6(
+    each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keep(each_database, "old.n = 1")
-    read = reading(each_database.address)
-    for n in range(3):
-        written = write(each_database, 1, n)
-        assert read.ids(1) == written
-    assert numbers_left(each_database) == [1, 2, 3]
+    monkeypatch.setattr(reader_module, "_DELETE_WITHIN_S", 0.25)
+    take_for_ever_to_delete(each_database, "old.n IN (1, 700, 5000)")
+    ids = write(each_database, 10_001)
+    with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
+        read = reading(each_database.address)
+        assert sorted(read.ids(10_001)) == sorted(ids)
+        wait_until(lambda: numbers_left(each_database) == [1, 700, 5000])
+    [text] = told(caplog, "outbox")
+    assert "has rows that can't be deleted" in text
+    more = write(each_database, 5, 20_000)
+    assert sorted(read.ids(5)) == more
+    wait_until(lambda: numbers_left(each_database) == [1, 700, 5000])
     drop_trigger(each_database)
     wait_until(lambda: numbers_left(each_database) == [])
     assert read.queue.summary.duplicates == 0
 
 
-@pytest.mark.parametrize("how", ["a foreign key", "a lock"])
-def test_a_row_that_is_used_or_locked_is_deleted_later__D6(
-    of_postgresql: Program, reading: Read, postgres_url: str, caplog: pytest.LogCaptureFixture, how: str
+def test_a_search_that_takes_too_long_goes_on_with_new_rows__D6(
+    each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids, uses = write(of_postgresql, 10), f"uses_{of_postgresql.table}"
-    with caplog.at_level(logging.WARNING, "tickwheel.delivery"), psycopg.connect(postgres_url) as other:
-        if how == "a lock":
-            other.execute(f"SELECT FROM {of_postgresql.table} WHERE n = 4 FOR UPDATE".encode())
-        else:
-            ask(of_postgresql, f"CREATE TABLE {uses} (n bigint REFERENCES {of_postgresql.table})")
-            ask(of_postgresql, f"INSERT INTO {uses} VALUES (4)")
-        read = reading(of_postgresql.address)
-        assert sorted(read.ids(10)) == ids
-        is_told(read, caplog, "LockNotAvailable" if how == "a lock" else "ForeignKeyViolation")
+    """As far away as the database may be, each search decides about a row at least."""
+    monkeypatch.setattr(reader_module, "_SEARCH_WITHIN_S", 0)
+    keep(each_database, "old.n IN (1, 700)")
+    ids = write(each_database, 5_000)
+    read = reading(each_database.address)
+    assert sorted(read.ids(5_000)) == sorted(ids)
+    wait_until(lambda: numbers_left(each_database) == [1, 700])
+    drop_trigger(each_database)
+    wait_until(lambda: numbers_left(each_database) == [])
+    assert read.queue.summary.duplicates == 0
+
+
+@pytest.mark.parametrize("at_the_commit", [False, True])
+def test_a_row_that_takes_for_ever_to_delete_makes_others_wait_for_seconds__D6(
+    of_postgresql: Program, reading: Read, *, at_the_commit: bool
+) -> None:
+    """It is searched for once; then it is tried apart from new rows, within a second."""
+    take_for_ever_to_delete(of_postgresql, "old.n = 500", at_the_commit=at_the_commit)
+    ids = write(of_postgresql, 1_000)
+    read = reading(of_postgresql.address)
+    assert sorted(read.ids(1_000)) == sorted(ids)
+    began_s = time.monotonic()
+    more = write(of_postgresql, 1, 1_000)
+    assert read.ids(1) == more
+    assert time.monotonic() - began_s < 10
+    wait_until(lambda: numbers_left(of_postgresql) == [500])
+    for n in range(1_001, 1_011):
+        began_s = time.monotonic()
+        more = write(of_postgresql, 1, n)
+        assert read.ids(1) == more
+        assert time.monotonic() - began_s < 3
+    assert read.queue.summary.duplicates == 0
+
+
+@pytest.mark.parametrize("may_update", [True, False])
+def test_rows_that_another_session_has_locked_stop_no_others__D6(
+    of_postgresql: Program, reading: Read, postgres_url: str, may_update: bool
+) -> None:
+    """They are skipped if the user has the right to lock rows, and waited for shortly if not."""
+    user = f"reader_{of_postgresql.table}"
+    ask(of_postgresql, f"CREATE ROLE {user} LOGIN PASSWORD 'not-for-eyes'")
+    rights = "SELECT, DELETE, UPDATE" if may_update else "SELECT, DELETE"
+    ask(of_postgresql, f"GRANT {rights} ON {of_postgresql.table} TO {user}")
+    ids = write(of_postgresql, 10_001)
+    with psycopg.connect(postgres_url) as other:
+        other.execute(f"SELECT FROM {of_postgresql.table} WHERE n IN (1, 4000) FOR UPDATE".encode())
+        read = reading(of_postgresql.address.replace("tick:", f"{user}:"))
+        assert sorted(read.ids(10_001)) == sorted(ids)
+        wait_until(lambda: numbers_left(of_postgresql) == [1, 4000])
         other.rollback()
-        ask(of_postgresql, f"DROP TABLE IF EXISTS {uses}")
         wait_until(lambda: numbers_left(of_postgresql) == [])
     assert read.queue.summary.duplicates == 0
 
@@ -161,6 +232,7 @@ def test_a_table_that_is_locked_is_no_trouble_of_its_rows__D6(
         wait_until(lambda: told(caplog, "can't be read, and is tried again: LockNotAvailable") != [])
         other.rollback()
         wait_until(lambda: numbers_left(of_postgresql) == [])
+    assert told(caplog, "can't be deleted") == []
     assert read.queue.summary.duplicates == 0
 
 
@@ -169,12 +241,67 @@ def test_what_has_the_number_of_a_row_that_was_kept_is_another_row__D5(each_data
     [kept] = write(each_database, 1)
     read = reading(each_database.address)
     assert read.ids(1) == [kept]
+    [outbox] = read.queue._running.outboxes
+    wait_until(lambda: len(outbox._kept) == 1)
     record = '{"id": "new", "due": 400000000000, "payload": 1}'
     ask(each_database, f"UPDATE {each_database.table} SET record = '{record}' WHERE n = 1")
     assert read.ids(1) == ["new"]
     assert numbers_left(each_database) == [1]
     drop_trigger(each_database)
     wait_until(lambda: numbers_left(each_database) == [])
+
+
+def test_a_row_that_is_gone_is_kept_no_more__D8(
+    each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_module, "_TRY_KEPT_EVERY_S", 3_600.0)
+    keep(each_database, "old.n = 1")
+    read = reading(each_database.address)
+    [outbox] = read.queue._running.outboxes
+    outbox._try_kept_s = time.monotonic() + 3_600  # or it might delete the row as soon as the trigger is gone
+    write(each_database, 1)
+    assert read.ids(1) == ["m0"]
+    wait_until(lambda: len(outbox._kept) == 1)
+    drop_trigger(each_database)
+    ask(each_database, f"DELETE FROM {each_database.table}")
+    outbox._try_kept_s = 0.0
+    for n in (1, 2):  # the reader may have looked at the time before the first one came
+        write(each_database, 1, n)
+        assert read.ids(1) == [f"m{n}"]
+    wait_until(lambda: not outbox._kept and outbox.rows == 2)
+
+
+def test_too_many_rows_that_can_not_be_deleted_are_an_outage_until_they_can__D8(
+    each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reader_module, "_MOST_KEPT", 3)
+    keep(each_database, "old.n <= 8")
+    ids = write(each_database, 5_000)
+    with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
+        read = reading(each_database.address)
+        wait_until(lambda: told(caplog, "the database deletes none of 8 rows that were read") != [])
+        drop_trigger(each_database)
+        assert sorted(read.ids(5_000)) == sorted(ids)
+        wait_until(lambda: numbers_left(each_database) == [])
+    assert read.queue.summary.duplicates == 0
+
+
+def test_rows_that_can_not_be_deleted_are_told_again_after_a_minute__D15(
+    each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    keep(each_database, "old.n = 1")
+    write(each_database, 1)
+    with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
+        read = reading(each_database.address)
+        assert len(read.ids(1)) == 1
+        [outbox] = read.queue._running.outboxes
+        tries: list[object] = []
+        delete = outbox._source.delete
+        monkeypatch.setattr(outbox._source, "delete", lambda *given: tries.append(given) or delete(*given))
+        wait_until(lambda: len(tries) > 10)
+        assert len(told(caplog, "can't be deleted")) == 1
+        outbox._tell_kept_s = 0.0
+        wait_until(lambda: len(told(caplog, "can't be deleted")) == 2)
 
 
 def test_a_record_that_is_missing_is_a_dead_letter__D2(each_database: Program, reading: Read) -> None:
@@ -260,10 +387,13 @@ def test_a_table_whose_number_is_no_integer_is_not_read_and_told__D2(
         wait_until(lambda: told(caplog, "n is of the type numeric: make it bigint") != [])
 
 
-def test_rows_are_deleted_by_their_numbers__D6(each_database: Program) -> None:
+def test_rows_are_passed_over_and_deleted_by_their_numbers__D6(each_database: Program) -> None:
     write(each_database, 10)
     source: Source = source_of(each_database.address)()
     assert source.open()
-    assert source.delete([2, 70]) == 1
+    assert [row.n for row in source.read([1, 2, 7])] == [3, 4, 5, 6, 8, 9, 10]
+    assert [row and row.n for row in (source.fetch(9), source.fetch(70))] == [9, None]
+    assert 2 in source.delete([2, 70], 5)
+    assert [*source.delete([], 5)] == []
     assert [row.n for row in source.read()] == [1, *range(3, 11)]
     source.close()

@@ -157,11 +157,11 @@ def test_a_batch_is_bounded_by_rows_and_by_bytes__D8(each_database: Program) -> 
     assert source.open()
     sizes = [row.size for row in source.read()]
     assert 4 <= len(sizes) <= 5
-    source.delete([row.n for row in source.read()])
+    source.delete([row.n for row in source.read()], 5)
     assert len(source.read()) <= 5
     enqueue_many(each_database.connection, [(f"s{n}", 4 * 10**11, 1) for n in range(5_000)], table=each_database.table)
     each_database.commit()
-    source.delete([row.n for _ in range(3) for row in delete_all(source)])
+    source.delete([row.n for _ in range(3) for row in delete_all(source)], 5)
     source.close()
 
 
@@ -169,7 +169,7 @@ def delete_all(source: Source) -> Sequence[Any]:
     """Delete one batch, and check its bound."""
     rows = source.read()
     assert len(rows) <= BATCH_ROWS
-    source.delete([row.n for row in rows])
+    source.delete([row.n for row in rows], 5)
     return rows
 
 
@@ -279,12 +279,12 @@ def test_rows_that_were_accepted_but_not_deleted_are_deleted_and_not_submitted_a
     each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source_type = type(source_of(each_database.address)())
-    delete, fails = source_type.delete, iter([True] * 4)
+    delete, fails = source_type.delete, iter([True] * 4)  # also the probes
 
-    def delete_or_fail(self: Source, numbers: Sequence[int]) -> int:
+    def delete_or_fail(self: Source, numbers: Sequence[int], within_s: float) -> Sequence[int]:
         if next(fails, False):
             raise OSError("the connection is lost")
-        return delete(self, numbers)
+        return delete(self, numbers, within_s)
 
     monkeypatch.setattr(source_type, "delete", delete_or_fail)
     monkeypatch.setattr(reader_module, "_FIRST_WAIT_S", 0.01)
@@ -418,7 +418,7 @@ def test_all_outboxes_are_told_to_stop_before_one_is_waited_for__D13(
     all_stop = threading.Barrier(3)
     passed: list[int] = []
 
-    def wait(_: SqliteSource, stopping: threading.Event) -> None:
+    def wait(_: SqliteSource, stopping: threading.Event, at_most_s: float) -> None:
         assert stopping.wait(20)
         with suppress(threading.BrokenBarrierError):
             passed.append(all_stop.wait(4))

@@ -75,17 +75,17 @@ def test_a_row_of_a_restored_database_is_read_though_its_number_was_accepted_bef
     path = made(tmp_path / "app.db", "old")
     restored, delete = made(tmp_path / "restored.db", "new"), SqliteSource.delete
 
-    def restored_before_it_is_deleted(source: SqliteSource, numbers: Sequence[int]) -> int:
+    def restored_before_it_is_deleted(source: SqliteSource, numbers: Sequence[int], within_s: float) -> Sequence[int]:
         if restored.exists():
             restored.rename(path)
-        return delete(source, numbers)
+        return delete(source, numbers, within_s)
 
     monkeypatch.setattr(SqliteSource, "delete", restored_before_it_is_deleted)
     read = reading(f"sqlite:{path}")
     assert read.ids(2) == ["old", "new"]
 
 
-def test_rows_that_a_trigger_keeps_are_submitted_once_and_told__D6(
+def test_rows_that_the_database_keeps_are_submitted_once_and_hold_up_no_others__D6(
     each_database: Program, reading: Read, caplog: pytest.LogCaptureFixture
 ) -> None:
     table, connection = each_database.table, each_database.connection
@@ -102,12 +102,14 @@ def test_rows_that_a_trigger_keeps_are_submitted_once_and_told__D6(
     with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
         read = reading(each_database.address)
         assert read.ids(1) == ["kept"]
-        wait_until(lambda: "rows that were read stay" in caplog.text)
+        wait_until(lambda: "has rows that can't be deleted, and tries them again" in caplog.text)
         enqueue(connection, {"id": "b", "delay_ms": 0}, table=table)
         each_database.commit()
         assert read.ids(1) == ["b"]
         wait_until(lambda: rows_left(each_database) == 1)
     assert read.queue.summary.duplicates == 0
+    [outbox] = read.queue._running.outboxes
+    wait_until(lambda: outbox.rows == 1)  # it counts them after the commit that is seen above
 
 
 def test_a_reader_whose_lock_was_removed_reads_no_more_until_it_has_another__D9(tmp_path: Path) -> None:

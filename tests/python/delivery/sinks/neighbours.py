@@ -2,6 +2,8 @@
 
 sqlite      60 rows for which a trigger fails with an `OperationalError`, beside 2,000 others
 postgresql  6 rows that wait for a lock of another session, beside 2,000 others
+foreign     an outbox of PostgreSQL: 1 row that a foreign key keeps, before 10,000 others
+locked      the same, and the row is locked by another session
 """
 
 import sqlite3
@@ -18,6 +20,7 @@ import psycopg
 from delivery.postgres_server import PostgresServer, _program
 from delivery.sinks.making import opened
 from tickwheel.delivery import DeliveryQueue, Message
+from tickwheel.delivery.outbox import create_table, enqueue_many
 
 BAD_JSON = b'"bad"'
 
@@ -88,9 +91,29 @@ def of_postgresql(folder: Path, within_s: float) -> None:
             put_all(folder, to, 6, 2_000, within_s)
 
 
+def of_outbox(folder: Path, within_s: float, is_locked: bool) -> None:
+    with server() as url, psycopg.connect(url) as beside:
+        create_table(beside, "o")
+        enqueue_many(beside, [(f"m{n}", 400_000_000_000, n) for n in range(10_001)], table="o")
+        if not is_locked:
+            beside.execute("CREATE TABLE uses (n bigint REFERENCES o (n))")
+            beside.execute("INSERT INTO uses VALUES (1)")
+        beside.commit()
+        if is_locked:
+            beside.execute("SELECT FROM o WHERE n = 1 FOR UPDATE")
+        came: list[object] = []
+        began_s = time.monotonic()
+        with DeliveryQueue(folder / "store.db", to=came.append, outbox=f"{url}&table=o"):
+            report(began_s, within_s, 10_001, lambda: len(came))
+        beside.rollback()
+        print("  rows left:", beside.execute("SELECT count(*) FROM o").fetchone())
+
+
 CASES = {
     "sqlite": of_sqlite,
     "postgresql": of_postgresql,
+    "foreign": lambda folder, within_s: of_outbox(folder, within_s, False),
+    "locked": lambda folder, within_s: of_outbox(folder, within_s, True),
 }
 
 if __name__ == "__main__":
