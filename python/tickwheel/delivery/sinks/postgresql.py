@@ -6,12 +6,9 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
 - `T` may already exist, with more columns, constraints and triggers. If a statement fails and the connection still
   answers `SELECT 1`, the batch is halved until the rows are found that fail alone, each half in a savepoint. A row is
   refused by a constraint, its data or a trigger. A row that another session has locked, or that takes too long, has no
-  answer; the other rows of the batch do not wait for it. If no row can be written, as the table is locked or
+  answer; the other rows of the batch do not wait for it. A batch that takes much longer than usual is halved too, and a
+  row that takes long has all the time when it is sent alone. If no row can be written, as the table is locked or
   missing, there is no answer about all of them. If no connection can be made, the database is down (D6).
-- A batch may take a second. One that takes longer is halved, again and again, and each part may take half a second. A
-  row that takes too long then is sent again alone, and has the time-out of the sink. The next statements have half the
-  rows of the one that took too long, and twice as many again after one that was quick. So a slow database gets small
-  batches. A locked row is waited for `_LOCK_WAIT_MS`.
 - There is a sink for most messages and one for keys in doubt, each with a connection of its own. So a locked row holds
   up no batch.
 - All connections share an advisory lock of their store and table. Before a new connection writes, it ends all
@@ -29,7 +26,6 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
 
 import math
 import select
-import sys
 import time
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,6 +39,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, without, without_secrets
+from tickwheel.delivery.sinks.patience import ALONE_S, Patience, samples
 from tickwheel.delivery.sinks.poolers import backend_of
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import (
@@ -79,9 +76,9 @@ _OF_THE_ROW = {"21", "22", "23", "38", "39", "44", "54", "P0"}
 _REFUSALS = (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError, psycopg.NotSupportedError)
 _LOCK_WAIT_MS = 100  # for a row that another session has locked
 _LOOK_WAIT_MS = 5  # for rows of which one may be locked
-_TOGETHER_S = 1.0  # for several rows, and twice as long as for a part of them
-_SHARE = 1 / 8  # of the sink's own time-out, which that is at most
-_QUICK = 1 / 5  # of it
+_LOCK_WAITS_S = 1.0  # of one send
+_TOGETHER_SHARE = 0.75  # of the sink's own time-out, at most: the rest is for the search
+_SHORTEST_MS = 25  # of a statement in the search, besides its wait for a lock
 _LOOK_WITHIN = 0.2  # of the time-out: a send that lost its connection by then looks whether the server is there
 _SIZE_AT_ONCE = 16 << 20  # bytes of payload in one statement
 
@@ -139,7 +136,7 @@ _INSERT = """
 """
 
 
-class NoConnection(psycopg.OperationalError):
+class _NotThereError(psycopg.OperationalError):
     """No connection can be made."""
 
 
@@ -157,12 +154,11 @@ class PostgresqlSink(TableSink):
         self._lock = _lock_of(settings.store_id, names)
         self._connection: psycopg.Connection | None = None
         self._limits = (0, 0)  # as `_limit` set them for the connection
-        self._most = sys.maxsize  # rows of a statement
         self._defers: bool | None = None
         """Whether the table has a constraint that may be checked at the commit, which no `statement_timeout` ends. Each
         connection looks it up, once the table is made.
         """
-        self._together_s = min(_TOGETHER_S, _SHARE * self._own_s)
+        self._patience = Patience(_TOGETHER_SHARE * self._own_s)
         try:
             connection = self._open()
             with connection.transaction():  # so a start that fails makes no table
@@ -183,44 +179,37 @@ class PostgresqlSink(TableSink):
     def _send(self, deliveries: Sequence[Delivery]) -> Refusals:
         try:
             return self._write_all(deliveries)
-        except NoConnection as error:
+        except _NotThereError as error:
             raise Unavailable(_error_text(error)) from None
         except psycopg.Error as error:
             raise Unanswered(f"{type(error).__name__}: {_error_text(error)}") from None
 
     def _write_all(self, deliveries: Sequence[Delivery]) -> Refusals:
         rows = [_row(delivery, self._caused) for delivery in deliveries]
-        until_s = time.monotonic() + self._own_s
+        search = _Search(self._own_s, self._patience, len(rows))
         with self._connected() as connection:
             old: _Old = ()
             if self._writer.may_delete():
                 self._drop_earlier(connection)
                 old = self._writer.free()
             self._limit(connection, len(rows))
-            if self._is_at_once(rows):
+            verdicts = None
+            if _size(rows) <= _SIZE_AT_ONCE:
                 began_s = time.monotonic()
                 try:
                     self._write_together(connection, rows, old)
-                    self._note(len(rows), began_s)
+                    verdicts = NONE_REFUSED
+                    if len(rows) > 1:
+                        self._patience.note(time.monotonic() - began_s)
                     self._writer.forget()
-                    return NONE_REFUSED
                 except psycopg.Error as error:
                     _probe(connection, error)
-                    self._note(len(rows), began_s, error)
-                    if time.monotonic() > until_s:  # a row that is sent alone has had all the time
+                    search.note(error, time.monotonic() - began_s, len(rows))
+                    if search.is_over:  # a row that is sent alone has had all the time
                         raise
-            return self._in_parts(connection, rows, old, until_s)
-
-    def _is_at_once(self, rows: Sequence[_Row]) -> bool:
-        """Whether one statement is tried with these rows."""
-        return len(rows) == 1 or (len(rows) <= self._most and _size(rows) <= _SIZE_AT_ONCE)
-
-    def _note(self, rows: int, began_s: float, error: psycopg.Error | None = None) -> None:
-        """A statement with so many rows has ended."""
-        if rows > 1 and isinstance(error, psycopg.errors.QueryCanceled):
-            self._most = rows // 2
-        elif error is None and time.monotonic() - began_s < _QUICK * self._together_s:
-            self._most = max(self._most, 2 * rows)
+            if verdicts is None:
+                verdicts = self._in_parts(connection, rows, old, search)
+        return verdicts
 
     def _there(self, digests: Sequence[bytes]) -> Iterable[tuple[bytes, str, int]]:
         with self._connected() as connection:
@@ -284,13 +273,25 @@ class PostgresqlSink(TableSink):
                 self._limit(self._connection, 1)
                 self._end_others(self._connection)
         except psycopg.Error as error:
-            raise NoConnection(_error_text(error)) from None
+            raise _NotThereError(_error_text(error)) from None
         if self._writer.is_replaced:  # before it had the lock, so its successor did not end this connection
             raise psycopg.OperationalError("this sink was replaced")
         return self._connection
 
     def _connect(self) -> psycopg.Connection:
-        return connect(self._options, self._own_s)
+        own_ms = math.ceil(self._own_s * 1000)
+        defaults = {
+            "connect_timeout": math.ceil(self._own_s),
+            "tcp_user_timeout": own_ms,
+            "keepalives_idle": math.ceil(self._own_s / 2),  # a server that vanished while it had a statement is noticed
+            "keepalives_interval": math.ceil(self._own_s / 4),
+            "keepalives_count": 2,
+            "fallback_application_name": "tickwheel",
+        }
+        try:
+            return psycopg.connect(**{**defaults, **self._options, "client_encoding": "utf8"}, autocommit=True)
+        except psycopg.Error as error:
+            raise _NotThereError(without(secrets_of(self._options), _error_text(error))) from None
 
     def _end_others(self, connection: psycopg.Connection) -> None:
         """Ends all connections with the lock but those of this run, and returns once they have ended."""
@@ -326,75 +327,148 @@ class PostgresqlSink(TableSink):
 
     def _limit(self, connection: psycopg.Connection, rows: int) -> None:
         """Set how long a statement with so many rows may take: several shall not wait for one that takes long."""
-        limits = (_LOCK_WAIT_MS, math.ceil((self._own_s if rows == 1 else self._together_s) * 1000))
+        limits = (_LOCK_WAIT_MS, math.ceil((self._own_s if rows == 1 else self._patience.together_s) * 1000))
         if limits != self._limits:
             connection.execute(_LIMITS.format("false"), limits)
             self._limits = limits
 
-    def _in_parts(self, connection: psycopg.Connection, rows: Sequence[_Row], old: _Old, until_s: float) -> Refusals:
+    def _in_parts(self, connection: psycopg.Connection, rows: Sequence[_Row], old: _Old, search: "_Search") -> Refusals:
         """Write the rows in one transaction, and return the verdicts of those that fail alone.
 
         Errors: `psycopg.Error` if no row can be written, whatever is in it.
         """
         verdicts: Verdicts = {}
         self._limit(connection, 1)
-
-        def write_part(start: int, stop: int) -> None:
-            part = rows[start:stop]
-            if time.monotonic() > until_s:
-                verdicts.update(dict.fromkeys(range(start, stop)))  # not tried
-                return
-            if self._is_at_once(part):
-                error = self._try(connection, part, ())
-                if error is None:
-                    return
-                if len(part) == 1:
-                    verdicts[start] = _verdict(error)
-                    return
-            half = (start + stop) // 2
-            write_part(start, half)
-            write_part(half, stop)
-
         with connection.transaction():
             self._write(connection, (), ())
-            not_dropped = self._try(connection, (), old)
-            write_part(0, len(rows))
+            began_s = time.monotonic()
+            not_dropped = self._try(connection, (), old, search)
+            if search.is_slow:
+                self._try_samples(connection, rows, search, time.monotonic() - began_s)
+            self._part(connection, rows, 0, search, verdicts)
             connection.execute(_LIMITS.format("true"), self._limits)  # for the commit
         if not_dropped is None:
             self._writer.forget()
         return verdicts
 
-    def _try(self, connection: psycopg.Connection, rows: Sequence[_Row], old: _Old) -> psycopg.Error | None:
+    def _try_samples(
+        self, connection: psycopg.Connection, rows: Sequence[_Row], search: "_Search", none_s: float
+    ) -> None:
+        """Find out whether the database is slow, or some rows are. Nothing stays, so the rows keep their order.
+        `none_s`: the time of a try without rows, as for the round trips.
+        """
+        took_s = []
+        failures = []
+        for row in samples(rows):
+            began_s = time.monotonic()
+            failures.append(self._try(connection, [row], (), search, is_kept=False))
+            if failures[-1] is None:
+                took_s.append(time.monotonic() - began_s)
+        search.waits_long = all(isinstance(error, psycopg.errors.QueryCanceled) for error in failures)
+        if took_s:
+            self._patience.note_pace(max(0.0, min(took_s) - none_s), len(rows))
+
+    def _part(
+        self,
+        connection: psycopg.Connection,
+        rows: Sequence[_Row],
+        start: int,
+        search: "_Search",
+        verdicts: Verdicts,
+    ) -> None:
+        if search.is_over:
+            verdicts.update(dict.fromkeys(range(start, start + len(rows))))
+            return
+        if len(rows) == 1 or (_size(rows) <= _SIZE_AT_ONCE and not search.has_failed(len(rows))):
+            error = self._try(connection, rows, (), search)
+            if error is None:
+                return
+            if len(rows) == 1:
+                verdicts[start] = _verdict(error)
+                return
+        half = len(rows) // 2
+        self._part(connection, rows[:half], start, search, verdicts)
+        self._part(connection, rows[half:], start + half, search, verdicts)
+
+    def _try(
+        self,
+        connection: psycopg.Connection,
+        rows: Sequence[_Row],
+        old: _Old,
+        search: "_Search",
+        *,
+        is_kept: bool = True,
+    ) -> psycopg.Error | None:
         """Write the rows in a savepoint. Returns the error if it leaves the connection usable; then none is written."""
-        lock_ms = _LOOK_WAIT_MS if len(rows) > 1 else _LOCK_WAIT_MS
-        began_s, error = time.monotonic(), None
+        began_s = time.monotonic()
         try:
             with connection.transaction():
-                connection.execute(_LIMITS.format("true"), (lock_ms, lock_ms + math.ceil(self._together_s * 500)))
+                connection.execute(_LIMITS.format("true"), search.limits(len(rows)))
                 connection.execute("SET CONSTRAINTS ALL DEFERRED")  # as a row may need what a trigger does after it
                 self._write(connection, rows, old)
                 connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # checks them now, not with the whole batch
-        except psycopg.Error as failed:
-            _probe(connection, failed)
-            error = failed
-        self._note(len(rows), began_s, error)
-        return error
+                if not is_kept:
+                    raise psycopg.Rollback
+        except psycopg.Error as error:
+            _probe(connection, error)
+            search.note(error, time.monotonic() - began_s, len(rows))
+            return error
+        search.note(None, time.monotonic() - began_s, len(rows))
+        return None
 
 
-def connect(options: dict[str, Any], within_s: float) -> psycopg.Connection:
-    """A connection that notices in this time that its server has vanished. Errors: `NoConnection`."""
-    defaults = {
-        "connect_timeout": math.ceil(within_s),
-        "tcp_user_timeout": math.ceil(within_s * 1000),
-        "keepalives_idle": math.ceil(within_s / 2),  # also while the server has a statement
-        "keepalives_interval": math.ceil(within_s / 4),
-        "keepalives_count": 2,
-        "fallback_application_name": "tickwheel",
-    }
-    try:
-        return psycopg.connect(**{**defaults, **options, "client_encoding": "utf8"}, autocommit=True)
-    except psycopg.Error as error:  # its text may quote the password
-        raise NoConnection(without(secrets_of(options), _error_text(error))) from None
+class _Search:
+    """The search for the rows of one send that fail, or take long, and how long each of its statements may take.
+
+    A row that another session has locked is waited for `_LOCK_WAIT_MS`, and several rows, of which one may be locked,
+    much shorter. All waits for locks take `_LOCK_WAITS_S` at most, besides 1 ms for each statement. A part of the batch
+    has its part of the batch's time, and at most a sixth of the time that is left. Single rows share `ALONE_S` besides.
+    So the slowest of 1,024 rows is found, in 11 steps, before the time is over. After a batch took too long, some of
+    its rows are tried alone first. If each of them takes too long, the database is slow. Then the batch is tried again,
+    with most of the time left. If the quickest of them shows that all are slow, the parts have more time.
+    """
+
+    def __init__(self, own_s: float, patience: Patience, rows: int) -> None:
+        self._until_s = time.monotonic() + own_s
+        self._alone_s, self._lock_waits_s = min(ALONE_S, own_s / 4), min(_LOCK_WAITS_S, own_s / 4)
+        self._patience, self._rows = patience, rows
+        self.is_slow = False
+        """Whether the batch took too long."""
+        self.waits_long = False
+        """Whether the database is slow, as each of some rows took too long too."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no time is left for another statement."""
+        return time.monotonic() > self._until_s
+
+    def limits(self, rows: int) -> tuple[int, int]:
+        """The longest wait for a lock, and the longest time of the statement, in milliseconds."""
+        lock_ms = min(_LOCK_WAIT_MS if rows == 1 else _LOOK_WAIT_MS, int(self._lock_waits_s * 1000))
+        left_s = self._until_s - time.monotonic()
+        if self.waits_long and rows == self._rows:
+            statement_s = _TOGETHER_SHARE * left_s
+        elif rows == 0 or self._rows == 1:
+            statement_s = left_s / 6
+        else:
+            alone_s = self._alone_s if rows == 1 else 0.0
+            statement_s = min(max(self._patience.part_s(rows / self._rows), alone_s), left_s / 6)
+        return max(lock_ms, 1), max(int(statement_s * 1000), lock_ms + _SHORTEST_MS)
+
+    def note(self, error: psycopg.Error | None, took_s: float, rows: int) -> None:
+        """A statement with so many rows has ended after so long."""
+        if error is None and rows > 1:
+            self._patience.note(took_s)
+        elif isinstance(error, psycopg.errors.LockNotAvailable):
+            self._lock_waits_s -= took_s
+        elif rows == 1:
+            self._alone_s -= took_s
+        elif isinstance(error, psycopg.errors.QueryCanceled) and rows > 1:
+            self.is_slow = True
+
+    def has_failed(self, rows: int) -> bool:
+        """Whether this is the batch, which took too long, and is not tried again."""
+        return self.is_slow and rows == self._rows and not self.waits_long
 
 
 def opener_of(spec: str) -> SinkOpener:
