@@ -1045,6 +1045,9 @@ class CoroutineCalls:
     def take(self, most: int) -> tuple[list[CoroutineCall], list[int], bool]:
         """At most so many calls, the numbers of those to be cancelled, and whether the sink is closed."""
 
+    def fail(self, reason: str) -> None:
+        """No loop can take calls any more: the next one ends the run, for this reason."""
+
 @final
 class CoroutineCall:
     """A call of a coroutine function. If it is dropped without an answer, it counts as unanswered."""

@@ -7,7 +7,8 @@
 - An exception means the same as in a function. On the loop of a program, the loop gets `KeyboardInterrupt` and
   `SystemExit` too, as from any task.
 - The loop in the sink's thread continues after `loop.stop()`, and after `SystemExit` of another task. All tasks remain.
-  A loop that was closed, or that fails, takes no more calls: from then on the destination can't be reached.
+  If the loop was closed, the sink makes a new one: calls in progress have no answer, and later calls run on the new
+  loop. If no loop can be made, the run ends.
 - If a coroutine forks, the child process ends where the coroutine ends: the loop belongs to the parent.
 
 The other half is `crates/python/src/delivery/sinks/coroutine_sink.rs`: it gives the loop its calls.
@@ -56,37 +57,57 @@ def _start(loop: asyncio.AbstractEventLoop, function: Function, calls: Coroutine
 
 def _start_thread(function: Function, calls: CoroutineCalls) -> None:
     """Start a thread that makes these calls. It is a daemon, because a coroutine may hang."""
-    runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)  # the loop of this thread stays its loop
+    runner = _runner()
     try:
         runner.get_loop()
         tasks = _Tasks(function, calls, has_own_thread=True)
         threading.Thread(target=_run, args=(tasks, runner), name="coroutines-deliver", daemon=True).start()
     except (OSError, RuntimeError) as error:
         runner.close()
-        raise DeliveryFailed(
-            f"no thread with an event loop can be made for the coroutine function: {type(error).__name__}: {error}"
-        ) from error
+        raise DeliveryFailed(_no_loop(error)) from error
+
+
+def _runner() -> asyncio.Runner:
+    """A runner that leaves the thread's own loop as it is, because the thread that opens the sink may have one."""
+    return asyncio.Runner(loop_factory=asyncio.new_event_loop)
 
 
 def _run(tasks: "_Tasks", runner: asyncio.Runner) -> None:
-    """Run the loop until the sink is closed, or until the loop can't run any more."""
-    process, loop = os.getpid(), runner.get_loop()
     tasks.have_this_thread()
-    tasks.watch(loop)
     try:
-        while not tasks.is_over:
-            try:
-                loop.run_forever()  # returns after `loop.stop()`
-            except (KeyboardInterrupt, SystemExit) as error:  # asyncio raises these for any task
-                logger.error("a task on the loop of the coroutine function raised %r: the loop continues", error)
-            finally:
-                if os.getpid() != process:
-                    os._exit(0)  # a task forked: the loop belongs to the parent
-    except BaseException:
-        logger.exception("the loop of the coroutine function can't run: nothing is delivered until a restart")
-    with suppress(BaseException):  # tasks may raise anything when they are cancelled
-        runner.close()
-    tasks.leave()
+        while True:
+            _run_loop(tasks, runner.get_loop())
+            if tasks.is_over:
+                with suppress(BaseException):  # tasks may raise anything when they are cancelled
+                    runner.close()
+                return
+            tasks.leave()
+            with suppress(Exception):
+                runner.get_loop().close()
+            runner = _runner()
+    except BaseException as error:
+        tasks.fail(_no_loop(error))
+
+
+def _no_loop(error: BaseException) -> str:
+    return f"no thread with an event loop can be made for the coroutine function: {type(error).__name__}: {error}"
+
+
+def _run_loop(tasks: "_Tasks", loop: asyncio.AbstractEventLoop) -> None:
+    """Returns when the sink is closed, or when the loop can't run any more."""
+    process = os.getpid()
+    tasks.watch(loop)
+    while not tasks.is_over and not loop.is_closed():
+        try:
+            loop.run_forever()  # returns after `loop.stop()`
+        except (KeyboardInterrupt, SystemExit) as error:  # asyncio raises these for any task
+            logger.error("a task on the loop of the coroutine function raised %r: the loop continues", error)
+        except BaseException:
+            logger.exception("the loop of the coroutine function failed: a new one is made")
+            return
+        finally:
+            if os.getpid() != process:
+                os._exit(0)  # a task forked: the loop belongs to the parent
 
 
 class _Tasks:
@@ -140,10 +161,15 @@ class _Tasks:
                 loop.stop()
 
     def leave(self) -> None:
-        """The loop can't run: its calls have no answer, and the destination can't be reached."""
-        self._calls, running, self._running = None, self._running, {}
-        for _, call in running.values():
-            call.failed(Unanswered("the event loop failed during the call"))
+        """The loop is gone: its calls have no answer."""
+        for _, call in self._running.values():
+            call.failed(Unanswered("the event loop was closed during the call"))
+        self._running = {}
+
+    def fail(self, reason: str) -> None:
+        """No more calls can be made: the next one ends the run."""
+        if self._calls is not None:
+            self._calls.fail(reason)
 
 
 async def _call(function: Function, call: CoroutineCall, *, has_own_thread: bool) -> None:

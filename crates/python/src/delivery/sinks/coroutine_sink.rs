@@ -7,9 +7,9 @@
 //! ```
 //!
 //! - The sender never takes the GIL: a busy loop delays its own messages, and nothing else of the engine.
-//! - The loop has the only reference to [`CoroutineCalls`]. A closed loop drops it, and from then on the destination
-//!   can't be reached (D6). A loop that hangs is cut off like any sink: the engine takes back the messages that the loop
-//!   has not taken.
+//! - A loop of the program has the only reference to [`CoroutineCalls`]. A closed loop drops it, and from then on the
+//!   destination can't be reached (D6). The sink's own thread makes a new loop instead; if it can't, the run ends. A loop
+//!   that hangs is cut off like any sink: the engine takes back the messages that the loop has not taken.
 //! - After a cut-off, a task keeps its place until it has ended, like a thread that hangs.
 
 use std::collections::VecDeque;
@@ -53,6 +53,8 @@ struct Waiting {
     is_over: bool,
     /// The loop takes nothing more.
     is_left: bool,
+    /// Why no loop can ever take a call again.
+    failed: Option<String>,
 }
 
 /// Gives each delivery to a loop.
@@ -88,6 +90,9 @@ impl ReplySink for CoroutineSink {
 
     fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
         let mut waiting = self.inbox.waiting.lock();
+        if let Some(reason) = &waiting.failed {
+            return Err(DeliveryError::Failed(reason.clone()));
+        }
         if waiting.is_left {
             drop(waiting);
             reply.settle(Verdict::Unreachable { reason: LOOP_IS_CLOSED.to_owned(), retry_after_ms: None });
@@ -184,12 +189,20 @@ impl CoroutineCalls {
         });
         Ok((calls.collect::<PyResult<_>>()?, aborted, is_over))
     }
+
+    /// No loop can take calls any more, for this reason: the next call ends the run.
+    fn fail(&self, py: Python<'_>, reason: String) {
+        if self.epoch == fork_epoch() {
+            py.detach(|| self.leave(Some(reason)));
+        }
+    }
 }
 
 impl CoroutineCalls {
-    fn leave(&self) {
+    fn leave(&self, failed: Option<String>) {
         let mut waiting = self.inbox.waiting.lock();
         waiting.is_left = true;
+        waiting.failed = waiting.failed.take().or(failed);
         let left = std::mem::take(&mut waiting.started);
         drop(waiting);
         self.inbox.changed.notify_all();
@@ -203,7 +216,7 @@ impl CoroutineCalls {
 impl Drop for CoroutineCalls {
     fn drop(&mut self) {
         if self.epoch == fork_epoch() {
-            attach(|py| py.detach(|| self.leave()));
+            attach(|py| py.detach(|| self.leave(None)));
         }
     }
 }
