@@ -712,8 +712,8 @@ class DelayedOperationPurgatory:
 
         What a method raises goes to `on_error`, and the other operations are tried all the same. O(operations under the
         key). Inside a `try_complete` it returns 0: the outermost call of this thread makes the check after its own
-        tries have returned, and before it returns itself. If such checks request each other without end, it stops
-        after as many fruitless rounds as it tried operations.
+        tries have returned, and before it returns itself. If such checks request each other without end, the timer
+        makes the remaining ones 1 ms to 1 s later.
         """
 
     def _watch(

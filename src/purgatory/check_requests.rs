@@ -2,7 +2,8 @@
 //!
 //! If each were made at once, operations that check each other's keys would be tried in every possible order: n! tries.
 //! A check inside a try therefore becomes a request, one for each list. The outermost call of the thread makes the
-//! requested checks in rounds (see `rounds`). Requests that are left when the rounds end are dropped.
+//! requested checks in rounds (see `rounds`). Requests that are left when that call ends go to the timer (see
+//! `postponed_checks`).
 //!
 //! If only the operation itself requested the check of its own key, it is not tried again: its try has looked already.
 
@@ -42,6 +43,14 @@ impl<C> CheckRequests<C> {
             None => self.requests.push(CheckRequest { list, requested_by, check: check() }),
         }
     }
+
+    /// Takes the requests out, and keeps no memory.
+    pub(super) fn take(&mut self) -> Vec<CheckRequest<C>> {
+        if !self.requests.is_empty() {
+            self.index = HashMap::new();
+        }
+        std::mem::take(&mut self.requests)
+    }
 }
 
 /// The requests of one outermost call. Most calls have none, so they are behind a pointer.
@@ -73,10 +82,11 @@ impl<C> RequestedChecks<C> {
         self.current.take()
     }
 
-    /// Returns the requests for which no check was made.
+    /// Returns the requests for which no check was made. The caller leaves them to the timer.
     #[must_use]
-    pub(super) fn end_call(&mut self, outer: Requests<C>) -> Requests<C> {
-        std::mem::replace(&mut *self.current, outer)
+    pub(super) fn end_call(&mut self, outer: Requests<C>) -> Vec<CheckRequest<C>> {
+        let ended = std::mem::replace(&mut *self.current, outer);
+        ended.map_or_else(Vec::new, |ended| ended.requests)
     }
 
     /// Requests a check from the outermost call.

@@ -2,17 +2,16 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::vec;
 
-use super::check_requests::{ListAddress, RequestedChecks, Requests};
+use super::check_requests::{CheckRequest, ListAddress, RequestedChecks, Requests};
 use super::host::{Host, TryResult};
 use super::in_progress::{self, FinishedTry, TryScope};
 use super::key_list::{ListId, Step, Walk};
 use super::operation_state::{Cause, Hold, OperationKind};
 use super::purgatory_core::Purgatory;
 use super::rounds::Rounds;
-use super::timer_check::TimerCheck;
 use crate::panics;
-use crate::sync::Ordering;
 
 /// The number of times that a thread tries a marked operation again. The try after them takes no marks.
 pub(super) const MAX_MARKED_TRIES: u32 = if cfg!(tickwheel_model) { 2 } else { 8 };
@@ -177,27 +176,6 @@ impl<K: OperationKind> Purgatory<K> {
         failure
     }
 
-    /// The operation cannot be tried now, and this thread does not wait: the timer tries it again soon.
-    pub(super) fn schedule_recheck<H: Host<K>>(
-        self: &Arc<Self>,
-        host: &H,
-        op: &K::Op,
-        fruitless_runs: u32,
-    ) -> Result<(), H::Error> {
-        if K::state(op).is_recheck_scheduled.swap(true, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let purgatory = self.current_purgatory(host, op);
-        let check = TimerCheck::new(&purgatory, host.clone_ref(op), fruitless_runs);
-        host.add_timer_check(&purgatory.environment, check)
-    }
-
-    /// The purgatory in which the operation waits now: it may have been taken out and be watched in another one since.
-    /// The timer of that purgatory tries it again, because the timer of this purgatory may be shut down.
-    fn current_purgatory<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Arc<Self> {
-        host.lock(&K::state(op).watch).purgatory.as_ref().map_or_else(|| Arc::clone(self), Arc::clone)
-    }
-
     /// Runs the ending of an operation that its own try completed; inside another try, defers it.
     fn end<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, cause: Cause, is_inside_try: bool) {
         if is_inside_try {
@@ -209,73 +187,80 @@ impl<K: OperationKind> Purgatory<K> {
     }
 }
 
-impl<K: OperationKind> TimerCheck<K> {
-    /// The entry is due.
-    pub fn run<H: Host<K>>(&self, host: &H) {
-        let Some(purgatory) = self.begin() else { return };
-        let purgatory = purgatory.current_purgatory(host, &self.op);
-        if let Some(error) = purgatory.check_one(host, &self.op, self.fruitless_runs.saturating_add(1)).failure {
-            host.report(&purgatory.environment, &self.op, error);
-        }
-    }
-
-    /// The entry is due, but the timer's executor refused it: as when the timer refuses it.
-    pub fn refuse<H: Host<K>>(&self, host: &H, error: H::Error) {
-        if let Some(purgatory) = self.begin() {
-            host.report(&purgatory.environment, &self.op, error);
-        }
-    }
-
-    fn begin(&self) -> Option<Arc<Purgatory<K>>> {
-        let purgatory = self.purgatory.upgrade()?;
-        self.has_run.store(true, Ordering::Relaxed);
-        K::state(&self.op).clear_recheck_scheduled();
-        Some(purgatory)
-    }
-}
-
 /// The outermost call of this thread that tries operations. It makes the checks that its tries request.
-struct OutermostCall<'a, K: OperationKind, H: Host<K>> {
+pub(super) struct OutermostCall<'a, K: OperationKind, H: Host<K>> {
     host: &'a H,
+    /// The checks of this round that are not made yet.
+    round: vec::IntoIter<CheckRequest<H::Check>>,
     /// The requests of the call around this one.
     outer: Requests<H::Check>,
+    /// The number of entries of the timer in a row that completed nothing, this call included.
+    fruitless_runs: u32,
     kind: PhantomData<fn(K)>,
 }
 
 impl<'a, K: OperationKind, H: Host<K>> OutermostCall<'a, K, H> {
-    fn begin(host: &'a H) -> Self {
-        Self { host, outer: host.requested_checks(RequestedChecks::begin_call), kind: PhantomData }
+    pub(super) fn begin(host: &'a H) -> Self {
+        let outer = host.requested_checks(RequestedChecks::begin_call);
+        Self { host, round: Vec::new().into_iter(), outer, fruitless_runs: 0, kind: PhantomData }
     }
 
     /// Makes the requested checks in rounds, also the checks that these request. Returns how many operations were
-    /// completed on `own_list`, the list of the call's own key. What the rounds do not reach is dropped.
-    fn make_requested_checks(self, own_list: Option<ListAddress>, tried: TriedOperations) -> usize {
+    /// completed on `own_list`, the list of the call's own key. What the rounds do not reach is left to the timer.
+    fn make_requested_checks(mut self, own_list: Option<ListAddress>, tried: TriedOperations) -> usize {
         let mut requests = self.host.requested_checks(RequestedChecks::take);
         if requests.is_empty() {
             return 0;
         }
         let (mut rounds, mut count) = (Rounds::after_first_pass(tried), 0);
-        while !requests.is_empty() && rounds.should_continue() && self.host.is_same_process() {
+        loop {
             // First its own list: an operation that is on other lists too is counted there.
             requests.sort_by_key(|request| Some(request.list) != own_list);
-            let mut completed = 0;
-            for request in requests {
-                rounds.begin_pass(request.requested_by);
-                let more = self.host.run_check(&request.check, &mut rounds);
-                completed += more;
-                count += if Some(request.list) == own_list { more } else { 0 };
+            self.round = requests.into_iter();
+            if self.round.as_slice().is_empty() || !rounds.should_continue() || !self.host.is_same_process() {
+                return count;
             }
-            rounds.end_round(completed);
+            count += self.make_round(&mut rounds, own_list).1;
             requests = self.host.requested_checks(RequestedChecks::take);
         }
-        count
+    }
+
+    /// Makes these checks, and leaves to the timer what they request.
+    pub(super) fn make_one_round(mut self, checks: Vec<CheckRequest<H::Check>>, fruitless_runs: u32) {
+        (self.round, self.fruitless_runs) = (checks.into_iter(), fruitless_runs);
+        if self.make_round(&mut Rounds::default(), None).0 > 0 {
+            self.fruitless_runs = 0;
+        }
+    }
+
+    /// Returns how many operations were completed, and how many of them on `own_list`.
+    fn make_round(&mut self, rounds: &mut Rounds, own_list: Option<ListAddress>) -> (usize, usize) {
+        let (mut completed, mut count) = (0, 0);
+        for request in self.round.by_ref() {
+            rounds.begin_pass(request.requested_by);
+            let more = self.host.run_check(&request.check, rounds);
+            completed += more;
+            count += if Some(request.list) == own_list { more } else { 0 };
+        }
+        rounds.end_round(completed);
+        (completed, count)
     }
 }
 
+/// However the call ends, checks that were requested and not made are left to the timer; but not in a forked child, as they
+/// belong to the parent.
 impl<K: OperationKind, H: Host<K>> Drop for OutermostCall<'_, K, H> {
     fn drop(&mut self) {
         let outer = self.outer.take();
         let rest = self.host.requested_checks(|requested| requested.end_call(outer));
-        drop(rest); // outside of `requested_checks`: it may hold the last reference to a purgatory
+        if self.round.as_slice().is_empty() && rest.is_empty() {
+            return;
+        }
+        // Outside of `requested_checks`: a check may hold the last reference to a purgatory.
+        for request in self.round.by_ref().chain(rest) {
+            if self.host.is_same_process() {
+                self.host.leave_to_timer(&request.check, request.requested_by, self.fruitless_runs);
+            }
+        }
     }
 }

@@ -114,6 +114,9 @@ pub trait Host<K: OperationKind>: Locking<K> {
     /// Makes the check, by [`Purgatory::check_list`]; returns how many operations it completed.
     fn run_check(&self, check: &Self::Check, rounds: &mut Rounds) -> usize;
 
+    /// Leaves a check to the timer of its purgatory, by [`Purgatory::leave_to_timer`].
+    fn leave_to_timer(&self, check: &Self::Check, requested_by: Option<usize>, fruitless_runs: u32);
+
     /// The checks that tries of this thread requested.
     fn requested_checks<T>(&self, f: impl FnOnce(&mut RequestedChecks<Self::Check>) -> T) -> T;
 

@@ -5,11 +5,11 @@
 //!
 //! - `operation_types`: the types of a host's operations.
 //! - `key_list`: the operations that wait for one key. `watchers`: the lists of all keys.
-//! - `check_requests`, `rounds`: checks that are made later than they were requested.
+//! - `check_requests`, `rounds`, `remaining_checks`: checks that are made later than they were requested.
 //! - `purgatory_core`: what all of a purgatory's users share.
 //! - `operation_state`: the state of each operation. `in_progress`: which operations this thread is trying.
-//! - `timer_check`: an entry on the timer that tries an operation again. `host`: what the protocol needs from Rust or from Python.
-//! - `checking`, `leaving`, `watching`: what happens to an operation.
+//! - `timer_check`: an entry on the timer that makes checks. `host`: what the protocol needs from Rust or from Python.
+//! - `postponed_checks`, `checking`, `timer_check_run`, `leaving`, `watching`: what happens to an operation.
 //! - `rust/`: the public API for Rust programs. The one for Python is in the bindings.
 
 mod check_requests;
@@ -20,10 +20,13 @@ mod key_list;
 mod leaving;
 mod operation_state;
 mod operation_types;
+mod postponed_checks;
 mod purgatory_core;
+mod remaining_checks;
 mod rounds;
 mod rust;
 mod timer_check;
+mod timer_check_run;
 mod watchers;
 mod watching;
 

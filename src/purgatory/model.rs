@@ -9,6 +9,7 @@ mod adding;
 mod ending;
 mod locked_operations;
 mod marks;
+mod remaining_checks;
 mod system_timer;
 
 use std::cell::RefCell;
@@ -16,6 +17,7 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use super::check_requests::RequestedChecks;
 use super::host::{ArmedDeadline, Host, TryResult};
@@ -248,6 +250,10 @@ impl Host<Model> for ModelHost {
         purgatory.check_list(self, *list, rounds)
     }
 
+    fn leave_to_timer(&self, (purgatory, list): &Self::Check, requested_by: Option<usize>, fruitless_runs: u32) {
+        purgatory.leave_to_timer(self, *list, requested_by, fruitless_runs);
+    }
+
     fn requested_checks<T>(&self, f: impl FnOnce(&mut RequestedChecks<Self::Check>) -> T) -> T {
         REQUESTED_CHECKS.with(|requested| f(&mut requested.borrow_mut()))
     }
@@ -278,11 +284,11 @@ fn expire_all(purgatory: &Pool) {
     }
 }
 
-/// Runs the next of the timer's checks; `None` if there is no check.
-fn run_next_check(purgatory: &Pool) -> Option<()> {
+/// Runs the next of the timer's checks; returns its delay, or `None` if there is no check.
+fn run_next_check(purgatory: &Pool) -> Option<Duration> {
     let check = purgatory.environment.timer_checks.lock().pop_front()?;
     check.run(&ModelHost);
-    Some(())
+    Some(check.delay())
 }
 
 /// No operation waits, all lists are empty, and no deadline is on the timer.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::check_requests::ListAddress;
 use super::key_list::ListId;
 use super::operation_types::{Locking, OperationTypes};
+use super::remaining_checks::RemainingChecks;
 use super::watchers::Watchers;
 use crate::sync::AtomicBool;
 
@@ -15,6 +16,7 @@ pub struct Purgatory<K: OperationTypes> {
     /// What the host keeps with it.
     pub environment: K::Environment,
     pub(super) watchers: Watchers<K>,
+    pub(super) remaining_checks: RemainingChecks,
     pub(super) counters: Counters,
     /// No key can be checked any more.
     pub(super) is_abandoned: AtomicBool,
@@ -72,6 +74,7 @@ impl<K: OperationTypes> Purgatory<K> {
         Self {
             environment,
             watchers: Watchers::new(),
+            remaining_checks: RemainingChecks::new(),
             counters: Counters::default(),
             is_abandoned: AtomicBool::new(false),
         }

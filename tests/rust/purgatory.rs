@@ -10,6 +10,7 @@ mod leaving;
 mod locks;
 mod nesting;
 mod panics;
+mod remaining_checks;
 mod sequences;
 mod thread_end;
 mod threads;

@@ -47,11 +47,16 @@ impl<O: DelayedOperation> DeferredEnding for Inner<O> {
 /// The check of a list with operations of any type.
 pub(super) trait ListCheck {
     fn run(&self, rounds: &mut Rounds) -> usize;
+    fn leave_to_timer(&self, requested_by: Option<usize>, fruitless_runs: u32);
 }
 
 impl<O: DelayedOperation> ListCheck for (Arc<Purgatory<RustOperations<O>>>, ListId) {
     fn run(&self, rounds: &mut Rounds) -> usize {
         self.0.check_list(&RustHost, self.1, rounds)
+    }
+
+    fn leave_to_timer(&self, requested_by: Option<usize>, fruitless_runs: u32) {
+        self.0.leave_to_timer(&RustHost, self.1, requested_by, fruitless_runs);
     }
 }
 
@@ -149,6 +154,10 @@ impl<O: DelayedOperation> Host<RustOperations<O>> for RustHost {
 
     fn run_check(&self, check: &Box<dyn ListCheck>, rounds: &mut Rounds) -> usize {
         check.run(rounds)
+    }
+
+    fn leave_to_timer(&self, check: &Box<dyn ListCheck>, requested_by: Option<usize>, fruitless_runs: u32) {
+        check.leave_to_timer(requested_by, fruitless_runs);
     }
 
     fn requested_checks<T>(&self, f: impl FnOnce(&mut RequestedChecks<Box<dyn ListCheck>>) -> T) -> T {

@@ -126,7 +126,7 @@ impl<O: DelayedOperation> DelayedOperationPurgatory<O> {
     /// Tries each operation that waits for the key; returns how many this call completed. An unknown key gives 0.
     ///
     /// Inside a `try_complete` it returns 0: the outermost call of this thread makes the check after its own tries, and before
-    /// it returns. If such checks request each other without end, it stops after as many fruitless rounds as it tried operations.
+    /// it returns. If such checks request each other without end, the timer makes the rest, after 1 ms and up to 1 s later.
     pub fn check_and_complete(&self, key: &O::Key) -> usize {
         self.0.check_and_complete(&RustHost, key)
     }

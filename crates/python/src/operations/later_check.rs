@@ -1,4 +1,4 @@
-//! Tries of operations that a purgatory leaves to its timer, as internal tasks.
+//! Checks that a purgatory leaves to its timer, as internal tasks.
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;

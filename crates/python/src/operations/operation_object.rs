@@ -142,6 +142,6 @@ impl BelongsToProcess for NativePurgatory {
     }
 }
 
-/// A try that the timer makes later, as the callback of an internal task.
+/// A check that the timer makes later, as the callback of an internal task.
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct LaterCheck(pub(super) TimerCheck<PyOperations>);

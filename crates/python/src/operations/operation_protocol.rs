@@ -207,6 +207,10 @@ impl Host<PyOperations> for PythonHost<'_> {
         purgatory.check_list(self, *list, rounds)
     }
 
+    fn leave_to_timer(&self, (purgatory, list): &Check, requested_by: Option<usize>, fruitless_runs: u32) {
+        purgatory.leave_to_timer(self, *list, requested_by, fruitless_runs);
+    }
+
     fn requested_checks<T>(&self, f: impl FnOnce(&mut RequestedChecks<Check>) -> T) -> T {
         ASKED.with_borrow_mut(f)
     }
