@@ -54,9 +54,12 @@ class Settings:
     def __post_init__(self) -> None:
         if self.order not in ("key", "global"):
             raise WrongUsage(f"order is {self.order!r}: it may be 'key' or 'global'")
-        for rate in (self.rate, self.tenant_rate):
+        for name, rate in (("rate", self.rate), ("tenant-rate", self.tenant_rate)):
             if rate is not None:
-                rate_per_s(f"{rate}")
+                try:
+                    rate_per_s(f"{rate}")
+                except WrongUsage as error:
+                    raise WrongUsage(f"{name}: {error}") from None
         given: dict[str, object] = {
             "horizon": self.horizon_s,
             "max-attempts": self.retry.max_attempts,

@@ -183,6 +183,9 @@ impl Store {
         let before_ms = filter.due_before_ms.unwrap_or(i64::MAX);
         let (mut found, mut count, mut last) = (Vec::new(), 0, (*share, *at));
         for (first, end) in shares.unwrap_or_else(|| vec![(0, 0)]) {
+            if count == look || found.len() == most {
+                break; // the next part goes on in the range before
+            }
             last = last.max((first, (i64::MIN, i64::MIN)));
             let (share, (due_ms, seq)) = last;
             let mut waiting = select.query(params![share, due_ms, seq, end, before_ms, (look - count) as i64])?;
