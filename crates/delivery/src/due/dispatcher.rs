@@ -162,7 +162,7 @@ struct Flight {
     /// Of the destination.
     share: u32,
     messages: Vec<InFlight>,
-    /// Those of them that have one, each time.
+    /// The tenant of each message that has one.
     tenants: Vec<i64>,
     /// On the timer's clock.
     began_us: u64,

@@ -1,10 +1,10 @@
 //! Actions on many messages (D16). Each group does a part of an action, so other items and sends do not wait for all of
 //! it.
 //!
-//! A cancel first goes through the messages in memory that have no row in the store, by their slots. Then it goes
-//! through the rows, in the order of their due times; of a destination or a tenant, share by share. A message that leaves memory meanwhile gets a row, and is found
-//! there. After a restart every open message has a row. Messages that came after the action began are left alone, and
-//! so are messages in the moment of sending.
+//! A cancel first goes through the messages in memory that have no row in the store, by their slots. Then it goes through
+//! the rows, in the order of their due times; of a destination or a tenant, share by share. A message that leaves memory
+//! meanwhile gets a row, and is found there. After a restart every open message has a row. Messages that came after the
+//! action began are left alone, and so are messages in the moment of sending.
 
 use super::Group;
 use crate::due::dispatcher::TakenBack;

@@ -316,11 +316,11 @@ impl Deliverer {
 pub enum Part<'a> {
     /// All messages.
     All,
-    /// Those of this key. They wait in the store. One that was tried before is marked `redelivered` when it is sent later.
+    /// The messages of this key. They wait in the store. One that was tried before is marked `redelivered` when it is sent later.
     Key(&'a str),
-    /// Those that name this destination. Its settings stay.
+    /// The messages that name this destination. Its settings stay.
     Destination(&'a str),
-    /// Those of this tenant.
+    /// The messages of this tenant.
     Tenant(&'a str),
 }
 

@@ -47,7 +47,7 @@ impl Dispatcher {
         }
     }
 
-    /// The shares to look at with this load. Those that are held wait for their tenant, or for their destination.
+    /// The shares to look at with this load. A held share waits for its tenant, or for its destination.
     pub(crate) fn take_looks(&mut self) -> Vec<u32> {
         let (held, others): (Vec<_>, _) = self.window.take_looks().into_iter().partition(|share| self.is_held(*share));
         self.window.hold(&held);
@@ -64,7 +64,7 @@ impl Dispatcher {
         others
     }
 
-    /// Of the share, only messages that are still to be sent stay in the queues.
+    /// Only messages of the share that are still to be sent stay in the queues.
     pub(super) fn offer_again(&mut self, share: u32) {
         let Queues { fresh, in_doubt, .. } = &mut self.to[share].queues;
         for offer in fresh.take_all(share).into_iter().chain(in_doubt.take_all(share)) {

@@ -104,7 +104,7 @@ pub(crate) enum Look {
     Next,
     /// There is more, and no room for it: with a later load.
     Behind,
-    /// Nothing of it may be sent for long, and what waits is in the store: once that changes.
+    /// When its tenant or destination may send again: until then its messages are in the store alone.
     Held,
 }
 

@@ -238,8 +238,8 @@ impl Window {
     }
 
     /// A destination among others may have as much as is free: so there is always room for one more, and what many have is
-    /// about equal (the dynamic threshold of Choudhury and Hahne, for queues that share a buffer). Of that, a tenant among others
-    /// may have what they leave. Of the bytes, they share what no accepting takes away: else one that stands still would keep
+    /// about equal (the dynamic threshold of Choudhury and Hahne, for queues that share a buffer). The tenants of a destination
+    /// share in the same way what it has left. Of the bytes, they share what no accepting takes away: else one that stands still would keep
     /// the others out while much is being accepted. While others wait to be read, it has no more than an equal part among them:
     /// else the first ones would take all that becomes free.
     fn has_room_within(&self, share: u32, bytes: usize, of: impl Fn(usize) -> usize) -> bool {
@@ -264,7 +264,7 @@ impl Window {
         )
     }
 
-    /// What the share has in memory, and its destination.
+    /// Changes how many messages and bytes the share and its destination have in memory.
     pub(super) fn count_in(&mut self, share: u32, change: impl Fn((usize, usize)) -> (usize, usize)) {
         let it = self.share_mut(share);
         it.own = change(it.own);
