@@ -166,8 +166,8 @@ def test_a_rate_is_of_each__D18_D24(tmp_path: Path) -> None:
     [
         ({"tenant_concurrency": 0}, "tenant-concurrency is 0: it may be 1 to 1,000,000"),
         ({"tenant_concurrency": 1.5}, "tenant-concurrency is 1.5: it may be a whole number, 1 to 1,000,000"),
-        ({"tenant_rate": "fast"}, "the rate 'fast' is none: write it as 100/s"),
-        ({"tenant_rate": "2000000/s"}, "rate is '2000000/s': it may be one a day to 1,000,000 a second"),
+        ({"tenant_rate": "fast"}, "tenant-rate: the rate 'fast' is none: write it as 100/s"),
+        ({"tenant_rate": "2000000/s"}, "tenant-rate: rate is '2000000/s': it may be one a day to 1,000,000 a second"),
     ],
 )
 def test_a_limit_that_can_not_be_is_refused__D24(tmp_path: Path, given: dict[str, Any], why: str) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import FrameType
 
 import pyarrow.parquet as pq
 import pytest
@@ -38,7 +39,7 @@ def test_a_recording_replaces_no_device_and_no_pipe__S6(tmp_path: Path) -> None:
 
 
 def test_a_close_that_is_interrupted_may_be_called_again__S6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    is_ending, may_end = threading.Event(), threading.Event()
+    is_ending, may_end, is_interrupted = threading.Event(), threading.Event(), threading.Event()
     add = pq.ParquetWriter.add_key_value_metadata
 
     def slow(writer: pq.ParquetWriter, metadata: dict[bytes, str]) -> None:
@@ -48,22 +49,29 @@ def test_a_close_that_is_interrupted_may_be_called_again__S6(tmp_path: Path, mon
 
     def interrupt() -> None:
         assert is_ending.wait(30)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        while not is_interrupted.wait(0.01):  # a signal between the last check of CPython and its wait does not end it
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if not is_interrupted.is_set():
+            is_interrupted.set()
+            signal.default_int_handler(number, frame)
 
     monkeypatch.setattr(pq.ParquetWriter, "add_key_value_metadata", slow)
     timer = ManualTimer()
     written = Recording(timer, tmp_path / "e.parquet")
     timer.after(1, int)
-    was = signal.signal(signal.SIGINT, signal.default_int_handler)
+    was = signal.signal(signal.SIGINT, handle)
     thread = threading.Thread(target=interrupt)
     thread.start()
     try:
         with pytest.raises(KeyboardInterrupt):
             written.close()
     finally:
-        signal.signal(signal.SIGINT, was)
+        is_interrupted.set()
         may_end.set()
         thread.join()
+        signal.signal(signal.SIGINT, was)
     written.close()
     assert count(tmp_path / "e.parquet") == 1
 
