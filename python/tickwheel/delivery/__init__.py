@@ -7,6 +7,7 @@
 from tickwheel.delivery.base.errors import (
     BadRecord,
     DeliveryFailed,
+    Final,
     StoreFailed,
     StoreUnavailable,
     Unanswered,
@@ -40,6 +41,7 @@ __all__ = [
     "Delivery",
     "DeliveryFailed",
     "DeliveryQueue",
+    "Final",
     "Letter",
     "Message",
     "MessageOutcome",

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import math
 import weakref
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -72,6 +73,56 @@ def test_a_loop_keeps_nothing_of_a_call_that_has_come__T21() -> None:
         del called
         gc.collect()
         assert gone() is None
+
+    run(main())
+
+
+def test_a_call_that_waits_is_seen_dropped_and_made_at_once__T21() -> None:
+    class Page:
+        def __init__(self) -> None:
+            self.saved: list[str] = []
+
+        @aio.debounce(1)
+        def save(self, text: str, *, end: str = "") -> None:
+            self.saved.append(text + end)
+
+    async def main() -> None:
+        page = Page()
+        assert (page.save.is_pending(), page.save.cancel(), page.save.flush()) == (False, False, False)
+        page.save("a")
+        assert page.save.is_pending()
+        assert page.save.cancel()
+        await asyncio.sleep(3)
+        page.save("b")
+        page.save("c", end=".")
+        assert page.save.flush()
+        assert page.saved == ["c."]
+        assert not page.save.is_pending()
+        await asyncio.sleep(3)
+        assert page.saved == ["c."]
+        page.save("d")
+        await asyncio.sleep(3)
+        assert (page.saved, page.save.is_pending()) == (["c.", "d"], False)
+
+    run(main())
+
+
+def test_a_flush_runs_in_the_context_of_the_call_and_raises_what_it_raises__T21() -> None:
+    user = ContextVar("user", default="nobody")
+    seen: list[str] = []
+
+    @aio.debounce(1)
+    def fail() -> None:
+        seen.append(user.get())
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        token = user.set("me")
+        fail()
+        user.reset(token)
+        with pytest.raises(ZeroDivisionError):
+            fail.flush()
+        assert (seen, fail.is_pending()) == (["me"], False)
 
     run(main())
 

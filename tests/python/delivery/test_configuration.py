@@ -51,8 +51,8 @@ def some_value(option: click.Option) -> Any:
         return option.type.choices[-1]
     if option.name == "backoff":
         return "2.5,400"
-    if option.name == "waits":
-        return "5,7200"
+    if option.name in ("waits", "final_status"):
+        return "5,7200" if option.name == "waits" else "422,403"
     if isinstance(option.type, Duration):
         return 17.5
     return {click.INT: 17}.get(option.type, "file:else/where")

@@ -171,10 +171,11 @@ pub trait ReplySink: Send {
         0
     }
 
-    /// Whether it sends to the destinations that messages name. These may have `allowed` addresses inside.
+    /// Whether it sends to the destinations that messages name. These may have `allowed` addresses inside. After an answer with a
+    /// final status a message is not tried again.
     #[doc(hidden)] // of the webhooks
-    fn named(&self, allowed: &Allowed) -> TakesNamed {
-        let _ = allowed;
+    fn named(&self, allowed: &Allowed, final_statuses: &[u16]) -> TakesNamed {
+        let _ = (allowed, final_statuses);
         TakesNamed::No
     }
 

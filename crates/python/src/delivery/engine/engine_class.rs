@@ -329,7 +329,7 @@ impl DeliveryEngine {
         Ok(found.map(|(verdict, took)| {
             let (state, reason) = match verdict {
                 Verdict::Delivered => ("accepted", None),
-                Verdict::Refused(reason) | Verdict::Impossible(reason) => ("refused", Some(reason)),
+                Verdict::Refused(reason) | Verdict::Final(reason) => ("refused", Some(reason)),
                 Verdict::Failed { reason, .. } => ("failed", Some(reason)),
                 Verdict::Unanswered { reason, .. } | Verdict::Unreachable { reason, .. } => {
                     ("unanswered", Some(reason))

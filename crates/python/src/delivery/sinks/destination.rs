@@ -171,7 +171,7 @@ fn send_to_python<'py>(py: Python<'py>, sent: &Sent) -> PyResult<Bound<'py, PyTu
     let error = match &sent.verdict {
         Verdict::Delivered => None,
         Verdict::Refused(reason)
-        | Verdict::Impossible(reason)
+        | Verdict::Final(reason)
         | Verdict::Failed { reason, .. }
         | Verdict::Unanswered { reason, .. }
         | Verdict::Unreachable { reason, .. } => Some(reason.as_str()),
