@@ -129,7 +129,9 @@ def test_the_first_tenants_have_time_series_and_the_others_one__D15_D24(
     assert told() == {"a": (1, 1), "c": (4, 4), "other": (5, 5)}, "the busiest gets the place that is left"
     assert own.ask("POST", "/resume").status == 200
     assert own.running.wait(10)
-    assert told() == {"a": (0, 0), "c": (0, 0)}
+    assert told() == {"a": (0, 0), "c": (0, 0), "other": (0, 0)}
+    counts = {name: value for name, value in scrape(own).items() if name.startswith("tickwheel_tenant_delivered")}
+    assert [*counts.values()] == [1, 4, 5]
     assert own.ask("POST", "/pause").status == 200
     put(own, "e", 1)
     while own.running.engine.tenant_figures(9, [])[0] == []:
