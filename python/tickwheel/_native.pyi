@@ -1091,6 +1091,9 @@ class StoreSnapshot:
     def waiting(
         self, of: tuple[Any, ...], looked_at: int, after: tuple[int, int] | None
     ) -> tuple[list[dict[str, Any]], tuple[int, int] | None]: ...
+    def remembered(
+        self, of: tuple[Any, ...], looked_at: int, after: tuple[int, int] | None
+    ) -> tuple[list[dict[str, Any]], tuple[int, int] | None]: ...
     def recurring(
         self, of: tuple[Any, ...], looked_at: int, after_seq: int | None
     ) -> tuple[list[dict[str, Any]], int | None]: ...
@@ -1225,9 +1228,9 @@ class DeliveryEngine:
     def destination_measures(self, most: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """How many there are, and the first `most` of them that were sent to; at last the sums of the others."""
 
-    def tenant_figures(self, limit: int, first: Sequence[str]) -> tuple[list[dict[str, Any]], tuple[int, int]]:
-        """At most `limit` tenants with messages in memory: those of `first`, then those with most that is due (D24). At
-        last how many messages of all others wait, and how many of these are due.
+    def tenant_figures(self, limit: int, first: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """At most `limit` tenants with messages in memory, or with an answer: those of `first`, then those with most
+        that is due, then those that most was delivered for (D24). At last the sums of all others.
         """
 
     @property

@@ -48,6 +48,7 @@ use super::outcome_feed::{Ended, OutcomeFeeds};
 use super::retry::Retry;
 use super::strikes::Strikes;
 use super::table::{self, Withdrawn};
+use super::tallies::Tally;
 use super::tenants::{TenantLimits, Tenants};
 use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
@@ -548,6 +549,11 @@ impl Dispatcher {
             self.unnote_waiting(|it, slot| it.tenant_of(slot) == stored.number);
         }
         self.release_shares(going_on);
+    }
+
+    /// The counts of tenants with an answer.
+    pub(crate) fn tenant_tallies(&self) -> impl Iterator<Item = &Tally> {
+        self.tenants.tallies.all()
     }
 
     /// Whether the tenant is paused, and how many of its messages are in calls that have not returned.

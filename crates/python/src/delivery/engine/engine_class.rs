@@ -242,7 +242,7 @@ impl DeliveryEngine {
         destinations::measures_to_python(py, self.try_ask(py, |engine| engine.destination_measures(most))?)
     }
 
-    /// At most `limit` tenants, those of `first` and then the busiest; at last how much of the others waits, and is due.
+    /// At most `limit` tenants, those of `first` and then the busiest; at last the sums of the others.
     fn tenant_figures<'py>(&self, py: Python<'py>, limit: usize, first: Vec<String>) -> PyResult<Tenants<'py>> {
         destinations::tenants_to_python(py, self.ask(py, |engine| engine.tenant_figures(limit, &first))?)
     }
