@@ -7,7 +7,6 @@ pub use crate::base::error::OTHER_CONTENT;
 pub use crate::base::json::{on_one_line, write_text};
 pub use crate::base::open_stores::{is_open_here, store_is_open};
 pub use crate::due::measures::{BOUNDS_US, CAUSES, Histogram};
-pub use crate::due::outcome_feed::{Ended, OutcomeFeed};
 pub use crate::due::window::Bounds;
 pub use crate::formats::arrow_rows::ArrowRows;
 pub use crate::formats::arrow_stream::{ArrowStream, batches, has_dictionaries};

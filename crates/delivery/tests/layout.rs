@@ -19,10 +19,10 @@ fn delivery_shows_these_names_alone() {
 #[test]
 fn the_bindings_use_these_names_of_the_inside_alone() {
     let known = "ANSWERS ActionKind ActionSeen Answers AroundFn ArrowRows ArrowStream BOUNDS_US Block Body Bounds CAUSES Cancel \
-                 Checked Columns Completion Csv DestinationCounts DestinationMeasures DestinationSeen Digest DueClock EVENT Ended \
+                 Checked Columns Completion Csv DestinationCounts DestinationMeasures DestinationSeen Digest DueClock EVENT \
                  Engine Extras FUNCTION_THREADS Failing Fields Filter Histogram Incoming Item Kept LONGEST_REASON LineWriter \
                  MAX_DUE_MS MAX_PAYLOAD MISSED MOST_FUNCTION_THREADS MOST_PAUSED_KEYS Ndjson OPERATIONS OTHER_CONTENT OpenSink \
-                 Opened Origin Other Outcome OutcomeFeed Ownership PARTITIONS PageOf Parsed Payload Progress REMEMBER_MS Request \
+                 Opened Origin Other Outcome Ownership PARTITIONS PageOf Parsed Payload Progress REMEMBER_MS Request \
                  Reschedule Running SETTINGS SPARE_FUNCTION_THREADS Schema Seen Snapshot Stop \
                  SystemWallTime TZ TenantChange TenantSeen Ticket UNTIL_EVENT Value WallTime backup batches beside_webhooks check check_destination check_name \
                  check_tenant check_traceparent checked checked_destination checked_tenant compact cut due_from_digits_or_text has_dictionaries \

@@ -13,7 +13,6 @@ from tickwheel.delivery.base.errors import (
     Unavailable,
     WrongUsage,
 )
-from tickwheel.delivery.engine.outcomes import MessageOutcome
 from tickwheel.delivery.engine.upkeep import (
     CheckedStore,
     CompactedStore,
@@ -42,7 +41,6 @@ __all__ = [
     "DeliveryQueue",
     "Letter",
     "Message",
-    "MessageOutcome",
     "StoreFailed",
     "StoreUnavailable",
     "StoreView",
