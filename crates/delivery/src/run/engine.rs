@@ -660,5 +660,3 @@ fn pause_keys(lanes: &[i64], dispatcher: &mut Dispatcher) -> Result<(), Delivery
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod unwritable;

@@ -267,10 +267,4 @@ impl Drop for Running {
 }
 
 #[cfg(test)]
-mod faults;
-#[cfg(test)]
-mod pacing;
-#[cfg(test)]
-mod panics;
-#[cfg(test)]
 mod tests;
