@@ -1009,9 +1009,6 @@ class ArrowBody:
     def add(self, part: bytes, *, now_ns: int | None = None) -> Iterator[Records]: ...
     def end(self) -> None: ...
 
-_Send: TypeAlias = tuple[tuple[str | None, str, str | None], int, bool, int, int, int, str | None]
-"""Key, id and `traceparent`; attempt, repeat, lateness in us, begin and end in us since 1970; what is wrong."""
-
 @final
 class Destination:
     """A destination of the engine's own. Nothing is opened yet."""
@@ -1021,12 +1018,9 @@ class Destination:
     @staticmethod
     def file(path: str | os.PathLike[str]) -> Destination: ...
     @staticmethod
-    def http(
-        url: str, *, headers: Sequence[tuple[str, str]] = ..., secrets: Sequence[str] = ..., traced: bool = False
-    ) -> Destination: ...
+    def http(url: str, *, headers: Sequence[tuple[str, str]] = ..., secrets: Sequence[str] = ...) -> Destination: ...
     @staticmethod
     def named() -> Destination: ...
-    def take_sends(self) -> list[_Send]: ...
     @staticmethod
     def function(function: Callable[[Delivery], object]) -> Destination: ...
     @staticmethod
@@ -1057,17 +1051,6 @@ class CoroutineCall:
     def arrived(self) -> None: ...
     def refused(self, reason: str) -> None: ...
     def failed(self, error: BaseException) -> None: ...
-
-_Ended: TypeAlias = tuple[str, str | None, int, int, int, int | None, int, bool, str | None]
-"""Id, key, due time, number of the outcome, when it ended, lateness in us, attempts, repeat, and why it is dead."""
-
-@final
-class OutcomeReader:
-    """Reads what became of messages. While there is something to read, or all is over, its descriptor is readable."""
-
-    def fileno(self) -> int: ...
-    def read(self, most: int) -> tuple[int, list[_Ended], bool]:
-        """How many were lost before these, at most so many outcomes, and whether no more will come."""
 
 def refuse_open_store(path: str | os.PathLike[str]) -> None: ...
 def check_store(path: str | os.PathLike[str]) -> tuple[int, int, list[str]]: ...
@@ -1165,7 +1148,6 @@ class DeliveryEngine:
         before it was, as the store could not be written.
         """
 
-    def follow(self) -> OutcomeReader: ...
     @property
     def history_id(self) -> str:
         """The id of the store's history. It changes if the disk is lost, or a backup is restored."""

@@ -14,7 +14,6 @@ from tickwheel.delivery.base.errors import (
     Unavailable,
     WrongUsage,
 )
-from tickwheel.delivery.engine.outcomes import MessageOutcome
 from tickwheel.delivery.engine.upkeep import (
     CheckedStore,
     CompactedStore,
@@ -44,7 +43,6 @@ __all__ = [
     "Final",
     "Letter",
     "Message",
-    "MessageOutcome",
     "StoreFailed",
     "StoreUnavailable",
     "StoreView",

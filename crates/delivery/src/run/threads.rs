@@ -273,10 +273,4 @@ impl Drop for Running {
 }
 
 #[cfg(test)]
-mod faults;
-#[cfg(test)]
-mod pacing;
-#[cfg(test)]
-mod panics;
-#[cfg(test)]
 mod tests;

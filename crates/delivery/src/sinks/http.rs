@@ -243,12 +243,7 @@ impl ReplySink for HttpSink {
             reply.settle(Verdict::Unreachable { reason, retry_after_ms: None });
             return Ok(());
         }
-        let request = self.request(&delivery);
-        let reply = match self.webhook.as_ref().and_then(SharedWebhook::log) {
-            Some(log) => log.noting(&delivery, reply),
-            None => reply,
-        };
-        match request {
+        match self.request(&delivery) {
             Ok(request) => self.command(Command::Post(Box::new(request), reply)),
             Err(reason) => {
                 reply.settle(Verdict::Final(reason));

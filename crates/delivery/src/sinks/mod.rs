@@ -13,8 +13,6 @@ pub(crate) mod inside;
 pub(crate) mod line;
 mod reply;
 #[cfg(feature = "http")]
-pub(crate) mod send_log;
-
 pub use delivery::{Delivery, Verdict, Verdicts};
 #[cfg(feature = "http")]
 pub use http::{SharedWebhook, Webhook};

@@ -126,10 +126,7 @@ class DeliveryQueue:
                 f"on_dead_letter is {on_dead_letter!r:.200}: give a function that takes one Letter, or None"
             )
         if iscoroutinefunction(on_dead_letter):
-            raise WrongUsage(
-                "on_dead_letter is a coroutine function, and is called in a thread: give an ordinary one, or read"
-                " AsyncDeliveryQueue.outcomes()"
-            )
+            raise WrongUsage("on_dead_letter is a coroutine function, and is called in a thread: give an ordinary one")
         if isinstance(to, str) and unavailable != () and handlers is None:
             raise WrongUsage(ONLY_FOR_FUNCTIONS)
         self._handlers: Handlers | None = None

@@ -1,11 +1,8 @@
 //! The effect of a sink's answer on each message (rules D5, D6).
 
-use std::sync::Arc;
-
 use super::{Dead, Dispatcher, Event, Flight, InFlight};
 use crate::due::lanes::Slot;
 use crate::due::measures::NO_ANSWER_IN_TIME;
-use crate::due::outcome_feed::Ended;
 use crate::due::table;
 use crate::due::tallies::Tally;
 use crate::due::window::State;
@@ -150,7 +147,7 @@ impl Dispatcher {
         if self.tally(message.slot, |it| it.arrives(message.late_us)) {
             self.fails_no_more(self.home_of(message.slot));
         }
-        self.end(message.slot, done, None);
+        self.end(message.slot, done);
     }
 
     /// Notes an answer in the counts of the tenant and of the destination that the message names. Returns whether it names a
@@ -189,17 +186,11 @@ impl Dispatcher {
             redelivered: entry.may_have_arrived(),
         };
         self.outcomes.dead.push(Dead { seq, due_ms, outcome, attempts, reason: reason.to_owned(), body });
-        self.end(slot, done, Some(reason));
+        self.end(slot, done);
     }
 
-    /// `reason`: why the message did not arrive.
-    fn end(&mut self, slot: Slot, done: Done, reason: Option<&str>) {
+    fn end(&mut self, slot: Slot, done: Done) {
         self.strikes.forget(done.seq);
-        if self.feeds.has_any()
-            && let Some(body) = &self.window.entry(slot).body
-        {
-            self.outcomes.ended.push(Arc::new(Ended::of(&done, body, reason)));
-        }
         self.outcomes.done.push(done);
         let lane = self.window.entry(slot).lane;
         self.window.end(slot, done.outcome);

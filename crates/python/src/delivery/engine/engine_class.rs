@@ -14,7 +14,6 @@ use crate::delivery::calls::failures;
 use crate::delivery::calls::raised::Raised;
 use crate::delivery::engine::core::{self, Core, EXIT_WITHIN, Opening, UseHere};
 use crate::delivery::engine::observer::PythonObserver;
-use crate::delivery::engine::outcomes::OutcomeReader;
 use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
 use crate::delivery::sinks::destination::Destination;
 use crate::delivery::sinks::sink::PythonSink;
@@ -167,14 +166,6 @@ impl DeliveryEngine {
         let submitted = py.detach(|| core.running.engine().submit_within(ticket, Duration::ZERO));
         let not_taken = submitted.map_err(|error| failures::to_python(py, &error))?;
         Ok(not_taken.map(|_| Records(parts)))
-    }
-
-    /// Reads outcomes of messages from now on.
-    fn follow(&self, py: Python<'_>) -> PyResult<OutcomeReader> {
-        let (core, reader) = (self.core(py)?, OutcomeReader::new(py)?);
-        let feed = reader.feed().clone();
-        py.detach(|| core.running.engine().follow(feed));
-        Ok(reader)
     }
 
     /// Raises `RuntimeError` in the thread that gives the answers: who waits for one there waits for ever.
