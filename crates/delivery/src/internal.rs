@@ -34,7 +34,6 @@ pub use crate::run::threads::Running;
 pub use crate::sinks::beside::beside_webhooks;
 pub use crate::sinks::function::{FUNCTION_THREADS, MOST_FUNCTION_THREADS, SPARE_FUNCTION_THREADS};
 pub use crate::sinks::line::LineWriter;
-#[cfg(feature = "http")]
 pub use crate::sinks::{AroundFn, OpenSink, Opened};
 pub use crate::store::file::owner::{Ownership, owners_of};
 pub use crate::store::look::destinations::{DestinationCounts, DestinationSeen};

@@ -22,14 +22,16 @@ class Debounced(Generic[_P]):
         functools.update_wrapper(self, function)
         self._function, self._delay_s = function, delay_s
 
-    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> None:
+    def __call__(self, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
         """Call the function after the delay, unless there is another call before."""
 
         @functools.wraps(self._function)  # a report of the loop names it
         def end() -> None:
-            self.flush()
+            self._pending().pop(self)
+            call()
 
-        call = functools.partial(copy_context().run, _run, self._function, args, kwargs)
+        run = functools.partial(_run, self._function, args, kwargs)
+        call = functools.partial(copy_context().run, run)
         handle = timers().call_later(self._delay_s, end, context=Context())
         self.cancel()
         self._pending()[self] = handle, call
@@ -52,14 +54,16 @@ class Debounced(Generic[_P]):
             handle.cancel()
         return handle is not None
 
-    def flush(self) -> bool:
-        """Make the call that waits now. Returns whether there was one."""
+    def flush(self) -> Any:
+        """Make the call that waits now. Returns what it returns: of a coroutine function its task, of none `None`."""
         handle, call = self._pending().pop(self, (None, None))
         if handle is None:
-            return False
+            return None
         handle.cancel()
-        call()
-        return True
+        return call()
+
+    def __reduce__(self) -> str:
+        return str(vars(self)["__qualname__"])  # a pickle has the name, as that of a function
 
     def _pending(self) -> dict[Any, Any]:
         return _of_running_loop("debounced")
@@ -136,8 +140,8 @@ def _of_running_loop(what: str) -> dict[Any, Any]:
     return found
 
 
-def _run(function: Callable[..., object], args: Any, kwargs: Any) -> None:
-    """Call it, and run it as a task if it is a coroutine function."""
+def _run(function: Callable[..., object], args: Any, kwargs: Any) -> object:
+    """Call it, and run it as a task if it is a coroutine function. Returns the task, or what it returned."""
     result = function(*args, **kwargs)
     if asyncio.iscoroutine(result):
         task = asyncio.ensure_future(result)
@@ -145,3 +149,5 @@ def _run(function: Callable[..., object], args: Any, kwargs: Any) -> None:
         running: set[asyncio.Future[Any]] = vars(loop).setdefault("_tickwheel_running", set())
         running.add(task)  # a loop keeps no task alive
         task.add_done_callback(running.discard)
+        return task
+    return result

@@ -97,6 +97,8 @@ def _read(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Non
         option = options[name]
         if isinstance(value, list) != option.multiple:
             raise click.UsageError(f"{where} may be {'a list' if option.multiple else 'one value, no list'}", ctx)
+        if isinstance(value, bool) and not option.is_flag:
+            raise click.UsageError(f"{where} is {str(value).lower()}: write a value, or leave it out", ctx)
         values[option.name] = [_text(each) for each in value] if option.multiple else _text(value)
         if "\0" in "".join(values[option.name]):
             raise click.UsageError(f"{where} has a NUL byte, which no option may have: take it out", ctx)

@@ -106,8 +106,8 @@ def test_what_is_shown_can_be_used_as_a_file(tmp_path: Path) -> None:
         ("show-config = true", "show-config is no option"),
         ('[serve]\nstore = "s"', "serve is a table: write the options without one"),
         ('store = "s"\nmax-payload = 3.5', "'3.5' is not a valid integer. It is from {folder}/serve.toml."),
-        ('store = "s"\nmax-attempts = true', "'true' is not a valid integer"),
-        ('store = "s"\nhorizon = true', "'true' is no duration"),
+        ('store = "s"\nmax-attempts = true', "max-attempts is true: write a value, or leave it out"),
+        ('store = "s"\ndead-letters = false', "dead-letters is false: write a value, or leave it out"),
         (
             'store = "s"\nhorizon = "3 apples"',
             "'3 apples' is no duration: write a number with ms, s, m, h or d, as 30s",

@@ -12,7 +12,6 @@ pub(crate) mod http;
 pub(crate) mod inside;
 pub(crate) mod line;
 mod reply;
-#[cfg(feature = "http")]
 pub use delivery::{Delivery, Verdict, Verdicts};
 #[cfg(feature = "http")]
 pub use http::{SharedWebhook, Webhook};

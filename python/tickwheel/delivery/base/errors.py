@@ -67,7 +67,7 @@ class Unanswered(TickwheelError):
 
 class Final(TickwheelError):
     """The receiver will never take this message, so it becomes a dead letter without another attempt (D6). Sinks and
-    functions raise it.
+    functions raise it. If a sink raises it over several messages, these are refused, and come again in smaller sends.
     """
 
 

@@ -80,7 +80,7 @@ class Settings:
             "tenant-concurrency": self.tenant_concurrency,
         }
         for status in self.final_statuses:
-            if type(status) is not int or not 400 <= status <= 499:
+            if not _is_whole(status) or not 400 <= status <= 499:
                 raise WrongUsage(f"final-status is {_shown(status)}: it may be a whole number, 400 to 499")
         waits = (("a wait", wait_ms / 1000) for wait_ms in self.retry.waits_ms)
         for name, value in (*given.items(), *waits):

@@ -157,10 +157,11 @@ function destination_row({ name, state, down_since, failing_since, overdue, deli
 /* The busiest tenants, with what arrived for each since the figures before; nothing, if there are none. */
 function show_tenants({ tenants, at_ms }) {
   find("tenants").hidden = !tenants.length;
-  const [before, passed_s] = [show_tenants.before ?? {}, (at_ms - (show_tenants.at_ms ?? at_ms)) / 1000];
-  const told = tenants.map((it) => ({ ...it, rate: passed_s > 0 && it.name in before ? (it.delivered - before[it.name]) / passed_s : null }));
+  const [before, passed_s] = [show_tenants.before ?? new Map(), (at_ms - (show_tenants.at_ms ?? at_ms)) / 1000];
+  const rate_of = ({ name, delivered }) => (passed_s > 0 && delivered >= before.get(name) ? (delivered - before.get(name)) / passed_s : null);
+  const told = tenants.map((it) => ({ ...it, rate: rate_of(it) }));
   replace_rows(find("tenant-rows"), told, tenant_row);
-  show_tenants.before = Object.fromEntries(tenants.map((it) => [it.name, it.delivered]));
+  show_tenants.before = new Map(tenants.map((it) => [it.name, it.delivered]));
   show_tenants.at_ms = at_ms;
 }
 

@@ -4,7 +4,9 @@ import threading
 import urllib.error
 from collections.abc import Callable, Mapping, Sequence
 from email.message import Message as Headers
+from http import HTTPStatus
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -95,6 +97,11 @@ def test_only_statuses_of_a_refusal_are_final__D6(tmp_path: Path, status: Any) -
         DeliveryQueue(tmp_path / "s.db", to="http://127.0.0.1:9/", final_statuses=[status])
 
 
+def test_a_status_may_be_one_of_the_standard_library__D6(tmp_path: Path) -> None:
+    with DeliveryQueue(tmp_path / "s.db", to="http://127.0.0.1:9/", final_statuses=[HTTPStatus.FORBIDDEN]):
+        pass
+
+
 def test_final_statuses_are_of_webhooks__D6(tmp_path: Path) -> None:
     with pytest.raises(WrongUsage, match="final-status is for webhooks, and this sends to none: leave it out"):
         DeliveryQueue(tmp_path / "s.db", to=print, final_statuses=[422])
@@ -110,3 +117,25 @@ def test_the_commands_take_final_statuses__D6(tmp_path: Path, receiver: Receiver
     bad = CliRunner().invoke(command, ["deliver", "-", "--final-status", "4xx"])
     assert bad.exit_code == 2
     assert "'4xx' is no list of statuses: write them as 422,403." in bad.stderr
+
+
+def test_what_a_sink_raises_over_several_is_final_for_none_of_the_others__D6(tmp_path: Path) -> None:
+    came, letters = SimpleQueue[str](), SimpleQueue[Letter]()
+
+    class Taking(Sink):
+        max_batch = 100
+
+        def send(self, deliveries: Sequence[Delivery]) -> Refusals:
+            if any(delivery.message.id == "bad" for delivery in deliveries):
+                raise Final("no such customer")
+            for delivery in deliveries:
+                came.put(delivery.message.id)
+            return {}
+
+    ids = [*map(str, range(9)), "bad"]
+    how: dict[str, Any] = {"on_dead_letter": letters.put, "backoff_s": (0.001, 0.001), "max_attempts": 100}
+    with DeliveryQueue(tmp_path / "s.db", to=Taking, **how) as queue:
+        queue.put_many([{"id": id_, "delay_ms": 0} for id_ in ids])
+        assert sorted(came.get(timeout=30) for _ in range(9)) == ids[:9]
+        assert "no such customer" in letters.get(timeout=30).reason
+    assert (queue.summary.delivered, queue.summary.dead_letters) == (9, 1)
