@@ -7,7 +7,10 @@ served.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
+from typing import Final
 
+from tickwheel._event import Event
 from tickwheel._printable import logger_of
 from tickwheel._stopping import stop_noted
 from tickwheel.delivery.base.errors import WrongUsage
@@ -16,6 +19,7 @@ from tickwheel.delivery.serve.tls import Certificates, TlsFiles
 from tickwheel.delivery.serve.tokens import Tokens, read_tokens
 
 _log = logger_of("tickwheel.delivery")
+_LOOK_EVERY_S: Final = 0.1
 
 
 class Credentials:
@@ -31,7 +35,7 @@ class Credentials:
         read = []
         for name, reader in self._readers(access):
             try:
-                reader()
+                _aside(reader)
                 read.append(name)
             except WrongUsage as error:
                 with stop_noted():
@@ -49,3 +53,21 @@ class Credentials:
             yield "the tokens", read_them
         if self.certificates is not None:
             yield "the certificates", self.certificates.read
+
+
+def _aside(reader: Callable[[], object]) -> None:
+    """Call it in a thread: CPython misses a signal that comes right before a read that hangs."""
+    is_over, failed = Event(), list[BaseException]()
+
+    def read() -> None:
+        try:
+            reader()
+        except BaseException as error:
+            failed.append(error)
+        is_over.set()
+
+    Thread(target=read, name="reads-again", daemon=True).start()
+    while not is_over.wait(_LOOK_EVERY_S):
+        pass  # a signal raises here
+    if failed:
+        raise failed[0]
