@@ -13,7 +13,8 @@ from typing import Final
 from tickwheel._event import Event
 from tickwheel._printable import logger_of
 from tickwheel._stopping import stop_noted
-from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.base.threads import start
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.tls import Certificates, TlsFiles
 from tickwheel.delivery.serve.tokens import Tokens, read_tokens
@@ -37,7 +38,7 @@ class Credentials:
             try:
                 _aside(reader)
                 read.append(name)
-            except WrongUsage as error:
+            except (DeliveryFailed, WrongUsage) as error:  # the first: there is no thread to be had
                 with stop_noted():
                     _log.error("%s; %s that were read before are still in use", error, name)
         with stop_noted():
@@ -66,7 +67,7 @@ def _aside(reader: Callable[[], object]) -> None:
             failed.append(error)
         is_over.set()
 
-    Thread(target=read, name="reads-again", daemon=True).start()
+    start(Thread(target=read, name="reads-again", daemon=True))
     while not is_over.wait(_LOOK_EVERY_S):
         pass  # a signal raises here
     if failed:
