@@ -47,6 +47,7 @@ struct World {
     /// How many destinations there are (D23).
     shares: i64,
     tenants: tenants::Tenants,
+    events: events::Events,
     wall_us: Arc<AtomicI64>,
     engine: Engine,
     submitted: Vec<Ticket>,
@@ -115,6 +116,7 @@ macro_rules! show {
 mod answering;
 mod asking;
 mod crashing;
+mod events;
 mod marking;
 mod pacing;
 mod passing;
@@ -172,6 +174,7 @@ impl World {
             settings,
             shares,
             tenants,
+            events: events::Events::default(),
             wall_us,
             engine,
             submitted: Vec::new(),

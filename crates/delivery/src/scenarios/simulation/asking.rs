@@ -15,10 +15,10 @@ impl World {
         show!(self, "submit {asked:?}");
         let items: Vec<Item> =
             asked.iter().map(|it| item(it, name_asked(it).map_or(0, |name| self.share_of(name)))).collect();
-        let largest = items.iter().map(Item::size).max().unwrap_or(0) + size_of::<Extras>(); // a name that comes again
+        let largest = items.iter().map(Item::size).max().unwrap_or(0) + 2 * size_of::<Extras>(); // a name that comes again, what it waits for
         self.largest = self.largest.max(largest);
         let receipt = self.engine.submit(items).unwrap();
-        self.submitted.push(Ticket { asked, receipt, expected: Vec::new(), accepted: Vec::new() });
+        self.submitted.push(Ticket { asked, receipt, expected: Vec::new(), accepted: Vec::new(), let_go: Vec::new() });
     }
 
     pub(super) fn ask(&mut self) -> Asked {
@@ -31,6 +31,7 @@ impl World {
                 Asked::Bad(self.bad)
             }
             2 if self.tenants.count > 0 && self.random.below(3) == 0 => self.ask_tenant(),
+            2 if self.random.below(3) == 0 => self.ask_event(),
             2 if self.random.below(10) == 0 => {
                 Asked::CancelMany((self.random.below(4) > 0).then(|| self.random.below(3) as u8))
             }
@@ -211,12 +212,15 @@ impl World {
     ) -> (Vec<Answer>, Option<Key>) {
         self.accepted += 1;
         let was_cancelled = self.cancels.remove(&name).is_some();
+        let unmoved_ms = due_ms.min(latest_ms.unwrap_or(i64::MAX));
+        let (cause, begins_ms) = self.caused_at_once(name, unmoved_ms);
         let new = Stored {
             order: self.accepted,
-            due_ms: due_ms.min(latest_ms.unwrap_or(i64::MAX)),
+            due_ms: begins_ms,
             first_due_ms: due_ms,
-            unmoved_ms: due_ms.min(latest_ms.unwrap_or(i64::MAX)),
+            unmoved_ms,
             payload,
+            cause,
             expires_ms,
             first_expires_ms: expires_ms,
             latest_ms,
@@ -266,8 +270,9 @@ impl World {
         let key = (name, self.accepted);
         let order = self.accepted;
         let unmoved_ms = last.due_ms;
+        let (cause, due_ms) = self.caused_anew(name, last);
         let new =
-            Stored { order, unmoved_ms, expires_ms: None, latest_ms: None, end: None, placed: None, ..last.clone() };
+            Stored { order, unmoved_ms, cause, due_ms, expires_ms: None, latest_ms: None, end: None, placed: None, ..last.clone() };
         self.stored.entry(name).or_default().push(new);
         self.must_be_again.insert(key);
         self.may_be_again.insert(key);
@@ -296,11 +301,12 @@ impl World {
     /// The message goes on as the last accepted message of its name, with its attempts.
     fn move_to(&mut self, old: Key, last: &Stored, due_ms: i64) -> Key {
         let was_sent = self.lives.get(&old).is_some_and(|life| life.is_retrying);
+        let cause = self.caused_after_move(old, last);
         self.end(old, Outcome::Moved);
         self.lives.insert(old, Life { end: Some(Outcome::Moved), ..Life::default() });
         self.accepted += 1;
         let new = (old.0, self.accepted);
-        let goes_on = Stored { order: self.accepted, due_ms, end: None, placed: None, ..last.clone() };
+        let goes_on = Stored { order: self.accepted, due_ms, cause, end: None, placed: None, ..last.clone() };
         self.stored.entry(old.0).or_default().push(goes_on);
         if let Some(failures) = self.failures.get(&old).copied() {
             self.failures.insert(new, failures);

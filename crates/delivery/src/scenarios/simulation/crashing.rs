@@ -180,7 +180,7 @@ impl World {
         asked.extend((0..3).map(|key| Asked::PauseKey(key, false)));
         asked.extend((1..=self.tenants.count).map(|number| Asked::Tenant(number, TenantChange::Remove)));
         let receipt = self.engine.submit(asked.iter().map(|it| item(it, 0)).collect()).unwrap();
-        self.submitted.push(Ticket { asked, receipt, expected: Vec::new(), accepted: Vec::new() });
+        self.submitted.push(Ticket { asked, receipt, expected: Vec::new(), accepted: Vec::new(), let_go: Vec::new() });
     }
 
     /// At the end the store knows no message any more (D5).
@@ -208,5 +208,6 @@ impl World {
             }
             assert_eq!(store.remembered_cancels(), 0, "cancels are remembered for ever");
         });
+        self.check_events_are_forgotten();
     }
 }

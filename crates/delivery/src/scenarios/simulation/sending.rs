@@ -84,6 +84,7 @@ impl World {
         assert_eq!(stored.end, None, "{key:?} was sent after its outcome was on disk");
         assert_eq!(delivery.body.payload(), payload(stored.payload));
         assert_eq!(delivery.due_ms, stored.due_ms);
+        self.check_cause(delivery, key, &stored);
         assert!(self.wall_ms() >= stored.due_ms, "{key:?} is early");
         assert!(delivery.lateness_us >= 0 && delivery.delivered_at_ms >= stored.due_ms, "{delivery:?}");
         assert!(stored.expires_ms.is_none_or(|ms| self.wall_ms() <= ms), "{key:?} is sent past its time");

@@ -1,7 +1,9 @@
 //! The model's knowledge of messages, tickets and sends, and their names.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
+use super::events::{self, Cause};
 use super::tenants::tenant;
 use crate::base::error::DeliveryError;
 use crate::group::items::{Answer, Failing, Item, Receipt, TenantChange};
@@ -28,6 +30,7 @@ pub(super) struct Stored {
     /// Its due time before it was moved.
     pub(super) unmoved_ms: i64,
     pub(super) payload: u8,
+    pub(super) cause: Cause,
     pub(super) expires_ms: Option<i64>,
     /// Its expiry when it was put.
     pub(super) first_expires_ms: Option<i64>,
@@ -68,6 +71,16 @@ pub(super) enum Asked {
     PauseKey(u8, bool),
     Look(Name),
     Tenant(u8, TenantChange),
+    Event {
+        key: u8,
+        id: u32,
+        name: usize,
+        remember_ms: Option<i64>,
+    },
+    Forget {
+        key: u8,
+        id: u32,
+    },
     /// A record that could not be read.
     Bad(i64),
 }
@@ -100,6 +113,8 @@ pub(super) struct Ticket {
     pub(super) receipt: Receipt,
     pub(super) expected: Vec<Vec<Answer>>,
     pub(super) accepted: Vec<Key>,
+    /// How many messages each event lets go.
+    pub(super) let_go: Vec<RangeInclusive<u32>>,
 }
 
 pub(super) struct Flight {
@@ -182,6 +197,7 @@ pub(super) fn name_asked(asked: &Asked) -> Option<Name> {
         | Asked::Cancel(name)
         | Asked::Look(name) => Some(*name),
         Asked::CancelMany(_) | Asked::Pause(_) | Asked::PauseKey(..) | Asked::Tenant(..) | Asked::Bad(_) => None,
+        Asked::Event { .. } | Asked::Forget { .. } => None,
     }
 }
 
@@ -202,7 +218,8 @@ fn incoming(name: Name, due_ms: i64, number: u8, expires_ms: Option<i64>, share:
     let body = Body::new(key.as_deref(), &id, &payload(number), true);
     let destination = (destination_in(share) > 0).then(|| destination(destination_in(share)).into());
     let tenant = (tenant_in(share) > 0).then(|| tenant(tenant_in(share) as u8).into());
-    let body = body.with_extras(Extras { expires_ms, destination, tenant, ..Extras::default() });
+    let until = events::until(name);
+    let body = body.with_extras(Extras { expires_ms, destination, tenant, until, ..Extras::default() });
     Incoming::of(Message { body, due_ms, delay_ms: None })
 }
 
@@ -242,6 +259,10 @@ pub(super) fn item(asked: &Asked, share: i64) -> Item {
             Item::Look { id, key }
         }
         Asked::Tenant(number, change) => Item::ChangeTenant { name: tenant(*number), change: change.clone() },
+        Asked::Event { key, id, name, remember_ms } => {
+            Item::Event { event: events::event_of(*key, *name, *id, *remember_ms), origin: None }
+        }
+        Asked::Forget { key, id } => Item::Forget { key: format!("k{key}"), id: id.to_string() },
         Asked::Bad(line) => Item::Letter(Letter {
             source: "input".to_owned(),
             line: *line,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::World;
+use super::events::Events;
 use super::types::{Asked, Name, Source, Stored, Ticket, name_asked, text};
 use crate::base::error::DeliveryError;
 use crate::group::items::Answer;
@@ -43,7 +44,7 @@ impl World {
         }
         show!(self, "commit");
         self.before_commit = (self.earliest_open(), self.accepted);
-        let before = (self.stored.clone(), self.telling.owed.clone());
+        let before = (self.stored.clone(), self.telling.owed.clone(), self.events.clone());
         for done in begun.done() {
             self.end_on_disk(done);
         }
@@ -54,6 +55,7 @@ impl World {
         for name in tickets.iter().flat_map(|it| &it.asked).filter_map(name_asked) {
             self.look_whether_forgotten(name);
         }
+        self.begin_events(&tickets);
         for ticket in &mut tickets {
             for asked in ticket.asked.clone() {
                 if let Asked::CancelMany(key) = asked {
@@ -78,6 +80,17 @@ impl World {
                     ticket.expected.push(vec![self.change_tenant(*number, change)]);
                     continue;
                 }
+                if let Asked::Event { key, id, name, remember_ms } = asked {
+                    let (answers, counts, gone) = self.happens((key, id), name, remember_ms);
+                    ticket.expected.push(answers);
+                    ticket.let_go.push(counts);
+                    ticket.accepted.extend(gone);
+                    continue;
+                }
+                if let Asked::Forget { key, id } = asked {
+                    ticket.expected.push(self.forget_event((key, id)));
+                    continue;
+                }
                 if let Asked::Again(name) = asked {
                     ticket.expected.push(self.try_again(name));
                     continue;
@@ -89,6 +102,10 @@ impl World {
         }
         self.act();
         let committed = self.engine.commit_group(begun, &|| Ok(())).unwrap();
+        let gone = self.learn_causes();
+        if let Some(last) = tickets.last_mut() {
+            last.accepted.extend(gone);
+        }
         self.committed = Some((committed, tickets));
     }
 
@@ -116,10 +133,10 @@ impl World {
         &mut self,
         begun: Begun,
         tickets: Vec<Ticket>,
-        before: (BTreeMap<Name, Vec<Stored>>, BTreeSet<Source>),
+        before: (BTreeMap<Name, Vec<Stored>>, BTreeSet<Source>, Events),
     ) {
         show!(self, "the destination could not sync");
-        (self.stored, self.telling.owed) = before;
+        (self.stored, self.telling.owed, self.events) = before;
         let error = DeliveryError::Failed("it is full".to_owned());
         assert!(self.engine.commit_group(begun, &|| Err(error.clone())).is_err());
         for ticket in tickets.into_iter().chain(std::mem::take(&mut self.submitted)) {
@@ -202,7 +219,9 @@ impl World {
         self.engine.publish_group(&committed).unwrap();
         self.publish_tenants();
         for ticket in tickets {
-            let answers = ticket.receipt.wait(Some(Duration::ZERO)).expect("the group is on disk").unwrap().given;
+            let answers = ticket.receipt.wait(Some(Duration::ZERO)).expect("the group is on disk").unwrap();
+            self.check_counts(&ticket, &answers);
+            let answers = answers.given;
             let asked: Vec<&Asked> = ticket.asked.iter().filter(|it| !matches!(it, Asked::Bad(_))).collect();
             assert_eq!(asked.len(), answers.len());
             for ((asked, answer), expected) in asked.into_iter().zip(answers).zip(ticket.expected) {
