@@ -218,7 +218,8 @@ impl World {
             order: self.accepted,
             due_ms: begins_ms,
             first_due_ms: due_ms,
-            unmoved_ms,
+            unmoved_ms: begins_ms,
+            was_moved: false,
             payload,
             cause,
             expires_ms,
@@ -306,7 +307,7 @@ impl World {
         self.lives.insert(old, Life { end: Some(Outcome::Moved), ..Life::default() });
         self.accepted += 1;
         let new = (old.0, self.accepted);
-        let goes_on = Stored { order: self.accepted, due_ms, cause, end: None, placed: None, ..last.clone() };
+        let goes_on = Stored { order: self.accepted, due_ms, was_moved: true, cause, end: None, placed: None, ..last.clone() };
         self.stored.entry(old.0).or_default().push(goes_on);
         if let Some(failures) = self.failures.get(&old).copied() {
             self.failures.insert(new, failures);

@@ -80,6 +80,15 @@ pub(super) fn event_of(key: u8, name: usize, id: u32, remember_ms: Option<i64>) 
     event.checked(100).unwrap()
 }
 
+impl Stored {
+    fn let_go(&mut self, cause: Cause, now_ms: i64) {
+        (self.cause, self.due_ms, self.placed) = (cause, now_ms, None);
+        if !self.was_moved {
+            self.unmoved_ms = now_ms;
+        }
+    }
+}
+
 impl World {
     pub(super) fn ask_event(&mut self) -> Asked {
         let known: Vec<(u8, u32)> = self.events.known.keys().copied().collect();
@@ -157,8 +166,7 @@ impl World {
                 continue;
             }
             least += 1;
-            let it = self.stored_mut(of);
-            (it.cause, it.due_ms, it.placed) = (Cause::Event(id), now_ms, None);
+            self.stored_mut(of).let_go(Cause::Event(id), now_ms);
             gone.push(of);
         }
         let counts = match &known {
@@ -258,12 +266,12 @@ impl World {
             };
             let was_let_go = matches!(cause, Cause::Event(_)) && known != it.due_ms;
             assert!(known == it.due_ms || was_let_go && known == now_ms, "{of:?} is due at {known}");
-            let stored = self.stored_mut(of);
-            (stored.cause, stored.due_ms) = (cause, known);
             if was_let_go {
-                stored.placed = None;
+                self.stored_mut(of).let_go(cause, known);
                 self.lives.insert(of, Life::default());
                 gone.push(of);
+            } else {
+                self.stored_mut(of).cause = cause;
             }
         }
         gone

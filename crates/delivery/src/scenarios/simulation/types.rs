@@ -29,6 +29,7 @@ pub(super) struct Stored {
     pub(super) first_due_ms: i64,
     /// Its due time before it was moved.
     pub(super) unmoved_ms: i64,
+    pub(super) was_moved: bool,
     pub(super) payload: u8,
     pub(super) cause: Cause,
     pub(super) expires_ms: Option<i64>,
