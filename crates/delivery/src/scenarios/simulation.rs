@@ -50,6 +50,8 @@ struct World {
     events: events::Events,
     wall_us: Arc<AtomicI64>,
     engine: Engine,
+    /// An engine of another store, in its place while there is none.
+    nothing: Option<Engine>,
     submitted: Vec<Ticket>,
     begun: Option<(Begun, Vec<Ticket>)>,
     committed: Option<(Committed, Vec<Ticket>)>,
@@ -177,6 +179,7 @@ impl World {
             events: events::Events::default(),
             wall_us,
             engine,
+            nothing: None,
             submitted: Vec::new(),
             begun: None,
             committed: None,

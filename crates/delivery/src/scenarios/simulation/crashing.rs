@@ -117,9 +117,11 @@ impl World {
         self.forget_memory();
         let start_us = self.random.below(1 << 40);
         // The earlier engine is closed first, because its process is gone.
-        let nothing = open(&self.store.with_extension("none"), &self.settings, &self.wall_us, 0);
+        let nothing = || open(&self.store.with_extension("none"), &self.settings, &self.wall_us, 0);
+        let nothing = self.nothing.take().unwrap_or_else(nothing);
         drop(std::mem::replace(&mut self.engine, nothing));
-        self.engine = open(&self.store, &self.settings, &self.wall_us, start_us);
+        let engine = open(&self.store, &self.settings, &self.wall_us, start_us);
+        self.nothing = Some(std::mem::replace(&mut self.engine, engine));
         self.begin_tenants();
         self.start();
     }
