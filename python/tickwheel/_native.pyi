@@ -360,50 +360,26 @@ class Timer:
         context: Context | Literal["copy"] | None = None,
         name: str | None = None,
     ) -> TimerTask: ...
-    @overload
     def call_later(
         self,
         delay: float | timedelta,
         callback: Callable[[*_Ts], object],
         *args: *_Ts,
-        kwargs: None = None,
         context: Context | Literal["copy"] | None = None,
         name: str | None = None,
     ) -> TimerTask:
         """As `after`, in seconds: the name and the unit of asyncio's loops."""
 
-    @overload
-    def call_later(
-        self,
-        delay: float | timedelta,
-        callback: Callable[..., object],
-        *args: object,
-        kwargs: Mapping[str, object],
-        context: Context | Literal["copy"] | None = None,
-        name: str | None = None,
-    ) -> TimerTask: ...
-    @overload
     def at(
         self,
         due_ms: float,
         callback: Callable[[*_Ts], object],
         *args: *_Ts,
-        kwargs: None = None,
         context: Context | Literal["copy"] | None = None,
         name: str | None = None,
     ) -> TimerTask:
         """As `after`, at an instant of the timer's own clock (see `now_ms`). An instant in the past is due at once."""
 
-    @overload
-    def at(
-        self,
-        due_ms: float,
-        callback: Callable[..., object],
-        *args: object,
-        kwargs: Mapping[str, object],
-        context: Context | Literal["copy"] | None = None,
-        name: str | None = None,
-    ) -> TimerTask: ...
     def every(
         self,
         period_ms: float | timedelta | None,
@@ -521,7 +497,8 @@ class SystemTimer(Timer):
     `on_error(task, exception)`: called with the `TimerTask`, or the `TaskBatch` of `add_many`, and what its callback
     raised: an `Exception`, on a thread of the timer also `KeyboardInterrupt` and `SystemExit`. By default that goes
     to the exception handler of the loop, or to the logger `tickwheel`, which tells of repeats within a minute by
-    their count. After Kafka's `SystemTimer`.
+    their count. `clock`: `"boottime"` goes on while the machine is suspended, so that what came due meanwhile runs as
+    soon as the machine is awake; only on Linux. After Kafka's `SystemTimer`.
 
     >>> with SystemTimer("demo") as timer:
     ...     task = timer.after(60_000, print, "a minute has passed")
@@ -542,6 +519,7 @@ class SystemTimer(Timer):
         slack_us: int = 100,
         max_pending: int | None = None,
         on_error: Callable[[TimerTask, Exception], object] | None = None,
+        clock: Literal["monotonic", "boottime"] = "monotonic",
     ) -> None: ...
     def advance_clock(self, timeout_ms: float | timedelta) -> bool:
         """Wait at most `timeout_ms` until something is due, and advance the clock. Only with `reaper=False`.
@@ -631,10 +609,15 @@ class LoopTimers:
         *,
         is_beside: bool = False,
         slack_us: int | None = None,
+        clock: str | None = None,
     ) -> Self: ...
     @property
     def slack_us(self) -> int:
         """The shortest time between two wake-ups, in microseconds."""
+
+    @property
+    def clock(self) -> Literal["monotonic", "boottime"]:
+        """The clock: `"monotonic"` or `"boottime"`."""
 
     def call_later(
         self,
@@ -659,7 +642,7 @@ class LoopTimers:
         """As `call_later`, at a time of the loop's clock."""
 
     def time(self) -> float:
-        """The time in seconds: that of `time.monotonic`."""
+        """The time in seconds: that of `time.monotonic`, or of `CLOCK_BOOTTIME`."""
 
     def fileno(self) -> int:
         """The descriptor that the loop watches for reading."""

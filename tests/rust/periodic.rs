@@ -192,7 +192,7 @@ fn a_gap_is_from_the_end_of_a_call__t5_t20() {
     let (send, receive) = mpsc::channel();
     let task = timer.every(Every::with_gap(BEAT), move || {
         let began = Instant::now();
-        std::thread::sleep(BEAT * 2);
+        std::thread::park_timeout(BEAT * 2);
         let _ = send.send((began, Instant::now()));
     });
     let calls: Vec<_> = receive.iter().take(10).collect();
@@ -206,7 +206,7 @@ fn no_call_begins_after_a_pause_until_it_is_resumed__t20() {
     for _ in 0..300 {
         let (send, receive) = mpsc::channel();
         let every = Every { missed: Missed::All, ..Every::new(Duration::from_micros(20)) };
-        let task = timer.every(every, move || drop(send.send(()))).unwrap();
+        let task = timer.every(every, move || _ = send.send(())).unwrap();
         receive.recv_timeout(PATIENCE).unwrap();
         assert!(task.pause() && !task.pause());
         let ran = mpsc::channel();

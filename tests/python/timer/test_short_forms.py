@@ -210,8 +210,8 @@ def test_keyword_arguments_reach_the_callback__T19():
 
     tasks = [
         timer.after(5, note, 1, kwargs={"name": "a", "context": "b"}),
-        timer.call_later(0.005, note, kwargs=types.MappingProxyType({"key": 2})),
-        timer.at(5, note, 3, kwargs={}, name="three"),
+        timer.after(5, note, kwargs=types.MappingProxyType({"key": 2})),
+        timer.after(5, note, 3, kwargs={}, name="three"),
     ]
     assert [task.args for task in tasks] == [(1,), (), (3,)]
     assert tasks[0].callback.keywords == {"name": "a", "context": "b"}

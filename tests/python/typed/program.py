@@ -93,7 +93,7 @@ async def timers() -> None:
         timer.call_later(0.5, greet, "a", 2)
         timer.after(5, greet, 2, "a")  # wrong
         assert_type(timer.after(5, greet, "a", kwargs={"times": 2}, context="copy"), TimerTask)
-        timer.call_later(5, greet, kwargs={1: 2})  # wrong
+        timer.after(5, greet, kwargs={1: 2})  # wrong
         timer.at(5, greet, "a", 2, context="now")  # wrong
         beat = timer.every(None, greet, "a", 2, gap_ms=5, first="now", times=5)
         assert_type(beat.pause() or beat.resume() or beat.is_paused, bool)

@@ -109,7 +109,6 @@ impl Timer {
     /// one for any executor, and it stays in memory until then. `name`: as for `TimerTask`. Errors: as `add`, and as
     /// `TimerTask`.
     #[pyo3(signature = (delay_ms, callback, *args, kwargs=None, context=None, name=None))]
-    #[expect(clippy::too_many_arguments, reason = "they are the arguments of the Python method")]
     fn after<'py>(
         &self,
         delay_ms: &Bound<'py, PyAny>,
@@ -134,14 +133,12 @@ impl Timer {
     }
 
     /// As `after`, in seconds: the name and the unit of asyncio's loops.
-    #[pyo3(signature = (delay, callback, *args, kwargs=None, context=None, name=None))]
-    #[expect(clippy::too_many_arguments, reason = "they are the arguments of the Python method")]
+    #[pyo3(signature = (delay, callback, *args, context=None, name=None))]
     fn call_later<'py>(
         &self,
         delay: &Bound<'py, PyAny>,
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyAny>>,
         context: Option<&Bound<'py, PyAny>>,
         name: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, TimerTask>> {
@@ -154,20 +151,18 @@ impl Timer {
             timer_ref,
             (Some(delay), when),
             callback,
-            (args, kwargs),
+            (args, None),
             (context, name),
         )
     }
 
     /// As `after`, at an instant of the timer's own clock (see `now_ms`). An instant in the past is due at once.
-    #[pyo3(signature = (due_ms, callback, *args, kwargs=None, context=None, name=None))]
-    #[expect(clippy::too_many_arguments, reason = "they are the arguments of the Python method")]
+    #[pyo3(signature = (due_ms, callback, *args, context=None, name=None))]
     fn at<'py>(
         &self,
         due_ms: &Bound<'py, PyAny>,
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyAny>>,
         context: Option<&Bound<'py, PyAny>>,
         name: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, TimerTask>> {
@@ -180,7 +175,7 @@ impl Timer {
             timer_ref,
             (None, When::AtUs(due.to_us())),
             callback,
-            (args, kwargs),
+            (args, None),
             (context, name),
         )
     }

@@ -52,10 +52,8 @@ impl LoopSeries {
 
     /// The first instant, which has not come.
     fn begin(&self, now_s: f64) -> PyResult<LoopInstant> {
-        let start_s = self.start_s.unwrap_or_else(|| match self.every.start {
-            Some(_) => now_s,
-            None => now_s + self.every.period.as_secs_f64(),
-        });
+        let first_s = if self.every.start.is_some() { now_s } else { now_s + self.every.period.as_secs_f64() };
+        let start_s = self.start_s.unwrap_or(first_s);
         let every = Every { start: Some(When::AtUs(0)), ..self.every };
         let occurrences = Occurrences::new(&every, us_since(start_s, now_s));
         let occurrences = occurrences.map_err(|error| PyValueError::new_err(error.to_string()))?;

@@ -34,6 +34,7 @@ pub(crate) struct PeriodicTask {
 }
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is set and read by itself")]
 struct Series {
     /// The call that comes next, or runs.
     occurrences: Occurrences,
