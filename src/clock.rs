@@ -1,4 +1,4 @@
-//! The timer's own clock, in microseconds: monotonic, or moved by hand for tests.
+//! The timer's own clock, in microseconds: monotonic, the one since boot, or moved by hand for tests.
 //!
 //! Rule T1: never the wall clock. "Now" is rounded down, and the instant that a delay counts from is rounded up. So
 //! once `now_us() >= due_us`, a task that is due at `due_us` has waited its whole delay. A reading takes about 20 ns.
@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::error::Error;
 use crate::when::rounded_up_us;
 
 /// Instants at or past this many milliseconds (about 142,000 years) are refused, so that no sum overflows.
@@ -27,6 +28,10 @@ pub const LIMIT_US: u64 = LIMIT_MS * 1000;
 /// assert!(clock.now_us() >= 1_000_000 && clock.now_us() <= clock.now_up_us());
 /// let in_a_minute = Instant::now() + Duration::from_secs(60);
 /// assert!(clock.reading_us(in_a_minute) >= 61_000_000);
+///
+/// # #[cfg(target_os = "linux")]
+/// let leases = tickwheel::SystemTimer::on_clock("leases", &Default::default(), Clock::boottime_us(0)?)?;
+/// # Ok::<(), tickwheel::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Clock {
@@ -37,6 +42,9 @@ pub struct Clock {
 #[derive(Debug)]
 enum Source {
     Monotonic(Instant),
+    /// What the clock since boot showed at the start.
+    #[cfg(target_os = "linux")]
+    Boottime(Duration),
     /// Relaxed is enough: a thread that moves the clock takes the timer's lock before it acts on the new time.
     Manual(AtomicU64),
 }
@@ -52,6 +60,20 @@ impl Clock {
     #[must_use]
     pub fn monotonic_us(start_us: u64) -> Self {
         Self { start_us, source: Source::Monotonic(Instant::now()) }
+    }
+
+    /// The system's clock since boot, as [`Clock::monotonic_us`]. It goes on while the machine is suspended: what a timer on it
+    /// has due by then runs as soon as the machine is awake. A timer that sleeps by it has four open files.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] except on Linux.
+    pub fn boottime_us(start_us: u64) -> Result<Self, Error> {
+        #[cfg(target_os = "linux")]
+        return Ok(Self { start_us, source: Source::Boottime(since_boot()) });
+        #[cfg(not(target_os = "linux"))]
+        Err(Error::invalid(format!(
+            "only Linux has the clock 'boottime', got a start of {start_us} us: use the monotonic one"
+        )))
     }
 
     /// A clock that stands at `start_ms` until [`Clock::set_us`] moves it.
@@ -78,17 +100,28 @@ impl Clock {
     #[doc(hidden)]
     pub fn now_down_and_up_us(&self) -> (u64, u64) {
         match &self.source {
-            Source::Monotonic(origin) => {
-                let elapsed = origin.elapsed();
-                let whole_us = elapsed.as_secs().saturating_mul(1_000_000);
-                let down_us = self.start_us.saturating_add(whole_us).saturating_add(elapsed.subsec_micros().into());
-                let is_between = !elapsed.subsec_nanos().is_multiple_of(1000);
-                (down_us, down_us.saturating_add(is_between.into()))
-            }
+            Source::Monotonic(origin) => self.after_start(origin.elapsed()),
+            _ => self.other_reading(),
+        }
+    }
+
+    #[inline]
+    fn after_start(&self, elapsed: Duration) -> (u64, u64) {
+        let whole_us = elapsed.as_secs().saturating_mul(1_000_000);
+        let down_us = self.start_us.saturating_add(whole_us).saturating_add(elapsed.subsec_micros().into());
+        let is_between = !elapsed.subsec_nanos().is_multiple_of(1000);
+        (down_us, down_us.saturating_add(is_between.into()))
+    }
+
+    fn other_reading(&self) -> (u64, u64) {
+        match &self.source {
             Source::Manual(now) => {
                 let now_us = now.load(Ordering::Relaxed);
                 (now_us, now_us)
             }
+            #[cfg(target_os = "linux")]
+            Source::Boottime(origin) => self.after_start(since_boot().saturating_sub(*origin)),
+            Source::Monotonic(origin) => self.after_start(origin.elapsed()),
         }
     }
 
@@ -99,7 +132,7 @@ impl Clock {
     }
 
     /// What this clock reads at `instant`, in microseconds, rounded up: for [`When::AtUs`](crate::When::AtUs). For an instant
-    /// before the clock began, that is its start. A manual clock does not follow the system's: there it is what the clock reads
+    /// before the clock began, that is its start. Other clocks do not follow the monotonic one: there it is what the clock reads
     /// now, plus the time until `instant`.
     #[must_use]
     pub fn reading_us(&self, instant: Instant) -> u64 {
@@ -107,9 +140,7 @@ impl Clock {
             Source::Monotonic(origin) => {
                 self.start_us.saturating_add(rounded_up_us(instant.saturating_duration_since(*origin)))
             }
-            Source::Manual(_) => {
-                self.now_us().saturating_add(rounded_up_us(instant.saturating_duration_since(Instant::now())))
-            }
+            _ => self.now_up_us().saturating_add(rounded_up_us(instant.saturating_duration_since(Instant::now()))),
         }
     }
 
@@ -125,13 +156,34 @@ impl Clock {
         matches!(self.source, Source::Manual(_))
     }
 
-    /// When to wake a thread that waits for `at_us`; `None` for a manual clock, or past what the system can name.
-    pub(crate) fn instant_of(&self, at_us: u64) -> Option<Instant> {
-        match &self.source {
-            Source::Monotonic(origin) => origin.checked_add(Duration::from_micros(at_us.saturating_sub(self.start_us))),
-            Source::Manual(_) => None,
-        }
+    /// Whether a thread that waits for it needs an alarm: a condition variable does not follow it.
+    #[cfg(any(target_os = "linux", tickwheel_model))]
+    pub(crate) fn needs_alarm(&self) -> bool {
+        let is_in_model = cfg!(tickwheel_model) && self.is_manual() && self.start_us == ALARM_START_US;
+        is_in_model || matches!(self.source, Source::Boottime(_))
     }
+
+    /// When to wake a thread that waits for `at_us`; `None` for another clock, or past what the system can name.
+    pub(crate) fn instant_of(&self, at_us: u64) -> Option<Instant> {
+        let Source::Monotonic(origin) = &self.source else { return None };
+        origin.checked_add(Duration::from_micros(at_us.saturating_sub(self.start_us)))
+    }
+
+    /// The same in time since boot.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn since_boot(&self, at_us: u64) -> Option<Duration> {
+        let Source::Boottime(origin) = &self.source else { return None };
+        origin.checked_add(Duration::from_micros(at_us.saturating_sub(self.start_us)))
+    }
+}
+
+/// A manual clock of a model that starts here wakes its threads by alarms.
+pub(crate) const ALARM_START_US: u64 = 1_000;
+
+#[cfg(target_os = "linux")]
+fn since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! When a periodic task is called: at `start + n * period`, and what happens to the calls that were missed (T20).
+//! When a periodic task is called (T20): at `start + n * period`, or a gap after the end of the call before.
 //!
-//! An occurrence counts from `start` alone, never from the call before it, so nothing drifts. [`Missed`] has an example.
+//! `start + n * period` counts from `start` alone, never from the call before, so nothing drifts. [`Missed`] has an example. The
+//! rules are here alone, for the timers' periodic tasks and for `aio.every`.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
 use std::time::Duration;
 
 use crate::clock::LIMIT_US;
@@ -35,6 +36,12 @@ pub struct Every {
     pub jitter: Duration,
     /// The rule for missed calls.
     pub missed: Missed,
+    /// Whether the period is a gap: from the end of a call to the next one. Then no call is missed.
+    pub from_end: bool,
+    /// How many calls there are; `None` for a series without an end.
+    pub times: Option<u64>,
+    /// No call is due after this.
+    pub until: Option<When>,
 }
 
 /// What happens to the calls of a periodic task that came due while another one ran, or waited for the timer's thread.
@@ -64,7 +71,21 @@ impl Every {
     /// This period, from one period from now, without jitter; calls that were missed are left out.
     #[must_use]
     pub fn new(period: Duration) -> Self {
-        Self { period, start: None, jitter: Duration::ZERO, missed: Missed::Skip }
+        let (jitter, missed) = (Duration::ZERO, Missed::Skip);
+        Self { period, start: None, jitter, missed, from_end: false, times: None, until: None }
+    }
+
+    /// This time from the end of a call to the next one; the first call is due after such a time too.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::Every;
+    /// let five_times = Every { times: Some(5), ..Every::with_gap(Duration::from_secs(1)) };
+    /// assert!(five_times.from_end);
+    /// ```
+    #[must_use]
+    pub fn with_gap(gap: Duration) -> Self {
+        Self { from_end: true, ..Self::new(gap) }
     }
 }
 
@@ -74,22 +95,28 @@ impl From<Duration> for Every {
     }
 }
 
-/// The instants of one series, in microseconds of its timer's clock.
-#[derive(Debug)]
+/// The call of a series that comes next, in microseconds of its timer's clock. The default has no call.
+#[derive(Debug, Clone, Default)]
 pub struct Occurrences {
     start_us: u64,
     period_us: u64,
     jitter_us: u64,
     missed: Missed,
-    /// The jitter of a call is a hash of its number, so that asking twice gives the same.
-    random: RandomState,
+    from_end: bool,
+    /// The number of the next instant, from 0 at the start.
+    number: u64,
+    /// How many calls may still come.
+    left: u64,
+    until_us: u64,
+    /// The jitter of an instant is a hash of it and of this, so that asking twice gives the same.
+    seed: u64,
 }
 
 impl Occurrences {
-    /// `now` is what the clock reads, rounded down and rounded up.
+    /// Before the first call. `now` is what the clock reads, rounded down and rounded up.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a period or a first instant that is out of range.
+    /// [`Error::Invalid`] for a period out of range, and for an end before the first call.
     pub fn new(every: &Every, now: (u64, u64)) -> Result<Self, Error> {
         let (period_us, jitter_us) = (rounded_up_us(every.period), rounded_up_us(every.jitter));
         if period_us == 0 {
@@ -111,123 +138,93 @@ impl Occurrences {
             Some(When::AtUs(start_us)) => start_us, // in the past too: the instants go on from there
             start => start.unwrap_or(When::AfterUs(period_us)).due_us(now),
         };
-        Ok(Self { start_us, period_us, jitter_us, missed: every.missed, random: RandomState::new() })
+        let (missed, from_end, seed) = (every.missed, every.from_end, RandomState::new().hash_one(0));
+        let left = every.times.unwrap_or(u64::MAX);
+        let until_us = every.until.map_or(u64::MAX, |until| until.due_us(now));
+        let mut first = Self { start_us, period_us, jitter_us, missed, from_end, number: 0, left, until_us, seed };
+        first.number = first.first_from(now.0);
+        let due_us = first.due_of(first.number);
+        if left == 0 {
+            return Err(Error::invalid("a series has a call or more, got 0 times: leave the number out for no end"));
+        }
+        if due_us > until_us {
+            return Err(Error::invalid(format!(
+                "the first call is due at {due_us} us, after the end at {until_us} us: give a later end"
+            )));
+        }
+        Ok(first)
     }
 
-    /// When call `number`, from 0, is due.
+    /// When the next call is due; `None` after the last one.
     #[must_use]
-    pub fn due_us(&self, number: u64) -> u64 {
-        let jitter_us = match self.jitter_us {
-            0 => 0,
-            most => self.random.hash_one(number) % most.saturating_add(1),
-        };
-        self.instant_us(number).saturating_add(jitter_us)
+    pub fn due_us(&self) -> Option<u64> {
+        let due_us = self.due_of(self.number);
+        (self.left > 0 && due_us <= self.until_us).then_some(due_us)
     }
 
-    /// Which call comes after call `number` ended at `now_us`.
+    /// As [`Self::due_us`], without the jitter.
     #[must_use]
-    pub fn after(&self, number: u64, now_us: u64) -> u64 {
-        let next = number.saturating_add(1);
-        match self.missed {
-            Missed::All => next,
-            Missed::Skip => next.max(self.first_from(now_us)),
-            Missed::Last => next.max(self.first_from(now_us).saturating_sub(1)),
+    pub fn instant_us(&self) -> u64 {
+        self.start_us.saturating_add(self.number.saturating_mul(self.period_us))
+    }
+
+    /// The call has ended at `now`: on to the next one.
+    pub fn end_call(&mut self, now: (u64, u64)) {
+        self.left -= u64::from(self.left < u64::MAX);
+        if self.from_end {
+            self.rest_from(now);
+        } else {
+            self.go_on(self.number.saturating_add(1), now);
         }
     }
 
-    /// The first call that is due at `now_us` or later. The jitter is shorter than a period. So the call belongs to the
-    /// last instant before that time, or to the next one.
-    #[must_use]
-    pub fn first_from(&self, now_us: u64) -> u64 {
-        let last = now_us.saturating_sub(self.start_us) / self.period_us;
-        if self.due_us(last) >= now_us { last } else { last + 1 }
+    /// The wait for the call was given up, and begins again at `now`: what is past is missed.
+    pub fn wait_again(&mut self, now: (u64, u64)) {
+        if !self.from_end {
+            self.go_on(self.number, now);
+        }
     }
 
-    fn instant_us(&self, number: u64) -> u64 {
-        self.start_us.saturating_add(number.saturating_mul(self.period_us))
+    fn go_on(&mut self, next: u64, now: (u64, u64)) {
+        self.number = match self.missed {
+            Missed::All => next,
+            Missed::Skip => next.max(self.first_from(now.0)),
+            Missed::Last => next.max(self.first_from(now.0).saturating_sub(1)),
+        }
+    }
+
+    /// Leaves out what was due before `now`, as no call was to come until then.
+    pub fn resume(&mut self, now: (u64, u64)) {
+        if self.from_end {
+            self.rest_from(now);
+        } else {
+            self.number = self.number.max(self.first_from(now.0));
+        }
+    }
+
+    fn rest_from(&mut self, (_, now_up_us): (u64, u64)) {
+        (self.start_us, self.number) = (now_up_us.saturating_add(self.period_us), 0);
+    }
+
+    /// The first instant whose call is due at `now_us` or later. The jitter is shorter than a period. So the call belongs to the
+    /// last instant before that time, or to the next one.
+    fn first_from(&self, now_us: u64) -> u64 {
+        let last = now_us.saturating_sub(self.start_us) / self.period_us;
+        if self.due_of(last) >= now_us { last } else { last + 1 }
+    }
+
+    fn due_of(&self, number: u64) -> u64 {
+        let instant_us = self.start_us.saturating_add(number.saturating_mul(self.period_us));
+        let jitter_us = match self.jitter_us {
+            0 => 0,
+            most => {
+                let hashes = BuildHasherDefault::<DefaultHasher>::default();
+                hashes.hash_one((self.seed, instant_us)) % most.saturating_add(1)
+            }
+        };
+        instant_us.saturating_add(jitter_us)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn occurrences(every: Every) -> Occurrences {
-        Occurrences::new(&every, (0, 0)).expect("the settings are allowed")
-    }
-
-    fn ms(ms: u64) -> Duration {
-        Duration::from_millis(ms)
-    }
-
-    /// The example above.
-    #[test]
-    fn calls_that_were_missed_are_left_out_or_made_up_for_or_made_once__t20() {
-        let every = Every { start: Some(ms(100).into()), ..Every::new(ms(10)) };
-        for (missed, then) in [
-            (Missed::Skip, vec![140_000, 150_000]),
-            (Missed::Last, vec![130_000, 140_000]),
-            (Missed::All, vec![120_000, 130_000, 140_000]),
-        ] {
-            let occurrences = occurrences(Every { missed, ..every });
-            let (mut number, mut dues) = (1, Vec::new()); // the call at 110
-            for _ in 0..then.len() {
-                number = occurrences.after(number, 134_000);
-                dues.push(occurrences.due_us(number));
-            }
-            assert_eq!(dues, then, "{missed:?}");
-        }
-    }
-
-    #[test]
-    fn a_start_in_the_past_keeps_its_instants__t20() {
-        let every = Every { start: Some(When::AtUs(5_000)), ..Every::new(ms(10)) };
-        let occurrences = Occurrences::new(&every, (37_000, 37_000)).expect("the settings are allowed");
-        assert_eq!(occurrences.due_us(occurrences.first_from(37_000)), 45_000);
-    }
-
-    #[test]
-    fn a_call_that_is_due_right_now_was_not_missed__t20() {
-        let occurrences = occurrences(Every::new(ms(10)));
-        assert_eq!(occurrences.due_us(0), 10_000, "one period from now");
-        assert_eq!(occurrences.due_us(occurrences.after(0, 30_000)), 30_000);
-        assert_eq!(occurrences.due_us(occurrences.after(0, 30_001)), 40_000);
-    }
-
-    #[test]
-    fn a_call_comes_neither_before_its_instant_nor_after_its_jitter_and_nothing_drifts__t20() {
-        let occurrences = occurrences(Every { start: Some(ms(0).into()), jitter: ms(4), ..Every::new(ms(10)) });
-        let late: Vec<_> = (0..1000).map(|number| occurrences.due_us(number) - number * 10_000).collect();
-        assert!(late.iter().all(|late_us| *late_us <= 4_000));
-        assert!(late.iter().any(|late_us| *late_us < 1_000) && late.iter().any(|late_us| *late_us > 3_000));
-        for number in 0..1000 {
-            let due_us = occurrences.due_us(number);
-            assert_eq!(occurrences.first_from(due_us), number, "it is still to come at its own instant");
-            assert_eq!(occurrences.first_from(due_us + 1), number + 1);
-            assert_eq!(occurrences.after(number, due_us + 5), number + 1);
-        }
-    }
-
-    #[test]
-    fn the_last_instants_of_the_range_do_not_overflow__t13() {
-        let longest = Duration::from_micros(LIMIT_US - 1);
-        let occurrences = occurrences(Every { start: Some(When::AtUs(u64::MAX)), ..Every::new(longest) });
-        assert_eq!(occurrences.due_us(u64::MAX), u64::MAX);
-        assert_eq!(occurrences.after(u64::MAX, u64::MAX), u64::MAX);
-    }
-
-    #[test]
-    fn a_period_of_nothing_and_a_jitter_of_a_period_are_refused__t13() {
-        for (every, says) in [
-            (Every::new(Duration::ZERO), "the period must be a microsecond or more, got 0"),
-            (Every::new(Duration::MAX), "the period must be below 2^52 ms, got 18446744073709551 ms"),
-            (
-                Every { jitter: ms(1), ..Every::new(ms(1)) },
-                "the jitter must be shorter than the period of 1000 us, got 1000 us",
-            ),
-        ] {
-            let error = Occurrences::new(&every, (0, 0)).expect_err(says);
-            assert!(error.to_string().starts_with(says), "{error}");
-        }
-    }
-}
+mod tests;

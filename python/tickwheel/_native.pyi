@@ -13,10 +13,11 @@ from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from traceback import StackSummary
-from types import TracebackType
+from types import GenericAlias, TracebackType
 from typing import (
     Any,
     Final,
+    Generic,
     Literal,
     Never,
     Protocol,
@@ -26,10 +27,11 @@ from typing import (
     TypeVarTuple,
     Unpack,
     final,
+    overload,
     type_check_only,
 )
 
-from typing_extensions import Buffer, disjoint_base
+from typing_extensions import Buffer, TypeVar, disjoint_base
 
 from tickwheel.delivery.base.errors import BadRecord
 from tickwheel.delivery.model.entries import Event, Reschedule
@@ -48,6 +50,7 @@ _Int64s: TypeAlias = Buffer | _ArrowArray | _ArrowStream
 """Many int64: a buffer, an Arrow array, or an Arrow stream such as a chunked array; sliced or unaligned too."""
 
 _Ts = TypeVarTuple("_Ts")
+_Operation = TypeVar("_Operation", bound=DelayedOperation, default=DelayedOperation)
 
 _Listed: TypeAlias = TimerTask | tuple[TaskBatch, int]
 
@@ -238,6 +241,47 @@ class PeriodicTask(TimerTask):
     def cancel(self) -> bool:
         """End it. `True` for the first cancel of one that goes on: no call begins after it. O(1)."""
 
+    def pause(self) -> bool:
+        """Stop the calls until `resume`. `True` if they went on: no call begins after this. O(1).
+
+        Meanwhile the task is not pending, and it does not keep its timer alive.
+        """
+
+    def resume(self) -> bool:
+        """End a pause. `True` if there was one, and calls come: at the instants from now on, or in a gap from now.
+
+        Those that were due during the pause are left out. `False` also if no call is left until its end. O(levels).
+        Errors: `TimerClosed`, `TimerForked`.
+        """
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it is paused."""
+
+@final
+class _Series:
+    def __new__(
+        cls,
+        period: float | timedelta | None,
+        gap: float | timedelta | None,
+        start: float | None,
+        first: str | None,
+        jitter: float | timedelta | None,
+        missed: str | None,
+        times: int | None,
+        until: float | None,
+    ) -> Self: ...
+    def begin(self, now_s: float) -> _Instant: ...
+
+@final
+class _Instant:
+    @property
+    def when(self) -> float: ...
+    @property
+    def due(self) -> float: ...
+    def next(self, now_s: float) -> _Instant | None: ...
+    def given_up(self) -> _Instant: ...
+
 @final
 class TaskBatch:
     """Many timers with one callback and no Python object each: the result of `add_many`."""
@@ -280,34 +324,48 @@ class Timer:
     def __len__(self) -> int:
         """How many tasks are not yet released to the executor."""
 
-    def add(self, task: TimerTask, *, context: Context | None = None) -> None:
+    def add(self, task: TimerTask, *, context: Context | Literal["copy"] | None = None) -> None:
         """Schedule `task` to run in `task.delay_ms`; a task that is pending here is moved. O(levels); runs no callback.
 
         `context`: as for `after`. Errors: `TimerClosed`; `TimerForked`; `TimerFull`; `ValueError` if the task is
         pending on another timer; `TypeError` if it runs a coroutine function and the executor is not an asyncio loop.
         """
 
+    @overload
     def after(
         self,
         delay_ms: float | timedelta,
         callback: Callable[[*_Ts], object],
         *args: *_Ts,
-        context: Context | None = None,
+        kwargs: None = None,
+        context: Context | Literal["copy"] | None = None,
         name: str | None = None,
     ) -> TimerTask:
-        """Run `callback(*args)` once, in `delay_ms` milliseconds. Returns the task, which can be cancelled.
+        """Run `callback(*args, **kwargs)` once, in `delay_ms` milliseconds. Returns the task, which can be cancelled.
 
-        The task drops its callback when it can never run again. If the executor is an asyncio loop, `callback` may be a
-        coroutine function, and it runs in `context`, by default a copy of the current one. `name`: as for `TimerTask`.
-        Errors: as `add`, and as `TimerTask`.
+        The task drops its callback when it can never run again; with `kwargs` that is a `functools.partial`. If the
+        executor is an asyncio loop, `callback` may be a coroutine function. It runs in `context`: by default in a copy
+        of the current one on a loop, and elsewhere in that of the thread that calls it; `"copy"` copies the current
+        one for any executor, and it stays in memory until then. `name`: as for `TimerTask`. Errors: as `add`, and as
+        `TimerTask`.
         """
 
+    @overload
+    def after(
+        self,
+        delay_ms: float | timedelta,
+        callback: Callable[..., object],
+        *args: object,
+        kwargs: Mapping[str, object],
+        context: Context | Literal["copy"] | None = None,
+        name: str | None = None,
+    ) -> TimerTask: ...
     def call_later(
         self,
         delay: float | timedelta,
         callback: Callable[[*_Ts], object],
         *args: *_Ts,
-        context: Context | None = None,
+        context: Context | Literal["copy"] | None = None,
         name: str | None = None,
     ) -> TimerTask:
         """As `after`, in seconds: the name and the unit of asyncio's loops."""
@@ -317,34 +375,45 @@ class Timer:
         due_ms: float,
         callback: Callable[[*_Ts], object],
         *args: *_Ts,
-        context: Context | None = None,
+        context: Context | Literal["copy"] | None = None,
         name: str | None = None,
     ) -> TimerTask:
         """As `after`, at an instant of the timer's own clock (see `now_ms`). An instant in the past is due at once."""
 
     def every(
         self,
-        period_ms: float | timedelta,
+        period_ms: float | timedelta | None,
         callback: Callable[[*_Ts], object],
         *args: *_Ts,
+        gap_ms: float | timedelta | None = None,
         start_ms: float | None = None,
+        first: Literal["now"] | None = None,
         jitter_ms: float | timedelta | None = None,
         missed: Literal["skip", "all", "last"] | None = None,
-        context: Context | None = None,
+        times: int | None = None,
+        until_ms: float | None = None,
+        context: Context | Literal["copy"] | None = None,
         name: str | None = None,
     ) -> PeriodicTask:
         """Call `callback(*args)` again and again, at `start_ms + n * period_ms` of the timer's clock, without drift.
 
-        `start_ms`: by default one period from now; the instants go on from one that is past. `jitter_ms`: each call is
-        later by a random time up to this one, shorter than the period. `missed` decides about instants that pass while
-        a call runs or waits. They are left out (`"skip"`), made up for one by one (`"all"`), or one call stands for all
-        (`"last"`). A coroutine runs as one of `after` does: until it has ended the call runs, and the task is not
-        pending. An exception goes to `on_error`, and the calls go on. Returns the task; `cancel` ends it, and a call
-        that has begun goes on. `name`: as for `TimerTask`. Errors: as `after`.
+        `start_ms`: by default one period from now; the instants go on from one that is past. `first="now"`: from now
+        on. With `period_ms=None` and `gap_ms`, the next call comes so long after the end of the one before.
+        `jitter_ms`: each call is later by a random time up to this one, shorter than the period. `missed` decides
+        about instants that pass while a call runs or waits. They are left out (`"skip"`), made up for one by one
+        (`"all"`), or one call stands for all (`"last"`). The series ends after so many calls (`times`), or with the
+        last one that is due at `until_ms` or before. A coroutine runs as one of `after` does: until it has ended the
+        call runs, and the task is not pending. An exception goes to `on_error`, and the calls go on. Returns the task;
+        `cancel` ends it, `pause` stops it until `resume`, and a call that has begun goes on. `name`: as for
+        `TimerTask`. Errors: as `after`.
         """
 
     def add_many(
-        self, delays_ms: _Int64s, callback: Callable[[memoryview], object], *, context: Context | None = None
+        self,
+        delays_ms: _Int64s,
+        callback: Callable[[memoryview], object],
+        *,
+        context: Context | Literal["copy"] | None = None,
     ) -> TaskBatch:
         """Add one timer for each int64 of a buffer, Arrow array or Arrow stream. Timers that expire together share one
         call.
@@ -428,7 +497,8 @@ class SystemTimer(Timer):
     `on_error(task, exception)`: called with the `TimerTask`, or the `TaskBatch` of `add_many`, and what its callback
     raised: an `Exception`, on a thread of the timer also `KeyboardInterrupt` and `SystemExit`. By default that goes
     to the exception handler of the loop, or to the logger `tickwheel`, which tells of repeats within a minute by
-    their count. After Kafka's `SystemTimer`.
+    their count. `clock`: `"boottime"` goes on while the machine is suspended, so that what came due meanwhile runs as
+    soon as the machine is awake; only on Linux. After Kafka's `SystemTimer`.
 
     >>> with SystemTimer("demo") as timer:
     ...     task = timer.after(60_000, print, "a minute has passed")
@@ -449,6 +519,7 @@ class SystemTimer(Timer):
         slack_us: int = 100,
         max_pending: int | None = None,
         on_error: Callable[[TimerTask, Exception], object] | None = None,
+        clock: Literal["monotonic", "boottime"] = "monotonic",
     ) -> None: ...
     def advance_clock(self, timeout_ms: float | timedelta) -> bool:
         """Wait at most `timeout_ms` until something is due, and advance the clock. Only with `reaper=False`.
@@ -538,10 +609,15 @@ class LoopTimers:
         *,
         is_beside: bool = False,
         slack_us: int | None = None,
+        clock: str | None = None,
     ) -> Self: ...
     @property
     def slack_us(self) -> int:
         """The shortest time between two wake-ups, in microseconds."""
+
+    @property
+    def clock(self) -> Literal["monotonic", "boottime"]:
+        """The clock: `"monotonic"` or `"boottime"`."""
 
     def call_later(
         self,
@@ -566,7 +642,7 @@ class LoopTimers:
         """As `call_later`, at a time of the loop's clock."""
 
     def time(self) -> float:
-        """The time in seconds: that of `time.monotonic`."""
+        """The time in seconds: that of `time.monotonic`, or of `CLOCK_BOOTTIME`."""
 
     def fileno(self) -> int:
         """The descriptor that the loop watches for reading."""
@@ -659,7 +735,7 @@ class DelayedOperation(TimerTask):
         """Called when its deadline has passed. Do not override it."""
 
 @disjoint_base
-class DelayedOperationPurgatory:
+class DelayedOperationPurgatory(Generic[_Operation]):
     """Operations wait here for an event on a key, or for their deadline, whichever comes first.
 
     `timer`: the timer of the deadlines, a `SystemTimer` or a `ManualTimer`; by default one of its own. `timer_enabled`:
@@ -675,8 +751,12 @@ class DelayedOperationPurgatory:
         timer: Timer | None = None,
         timer_enabled: bool = True,
         *,
-        on_error: Callable[[DelayedOperation, Exception], object] | None = None,
+        on_error: Callable[[_Operation, Exception], object] | None = None,
     ) -> None: ...
+    @classmethod
+    def __class_getitem__(cls, operation: object) -> GenericAlias:
+        """For annotations, as in `DelayedOperationPurgatory[Fetch]`."""
+
     @property
     def name(self) -> str: ...
     @property
@@ -692,12 +772,12 @@ class DelayedOperationPurgatory:
         """How many operations are on the timer."""
 
     @property
-    def unfinished(self) -> list[DelayedOperation]:
+    def unfinished(self) -> list[_Operation]:
         """The operations that `shutdown` found waiting, in order of arrival; empty before `shutdown`."""
 
     def __len__(self) -> int: ...
     def __bool__(self) -> Literal[True]: ...
-    def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
+    def try_complete_else_watch(self, operation: _Operation, keys: Iterable[Hashable]) -> bool:
         """Try `operation`; if it is not complete, watch it under every key, try it again and set its deadline.
 
         Returns `True` only if this call completed it. `keys` is a collection; for a single key that is a tuple pass
@@ -717,7 +797,7 @@ class DelayedOperationPurgatory:
         """
 
     def _watch(
-        self, operation: DelayedOperation, keys: Iterable[Hashable], waiter: Callable[[bool | None], object]
+        self, operation: _Operation, keys: Iterable[Hashable], waiter: Callable[[bool | None], object]
     ) -> int | None:
         """As `try_complete_else_watch`, and call `waiter` with the end of this wait: `True` in time, `False` expired,
         `None` taken out.
@@ -725,16 +805,16 @@ class DelayedOperationPurgatory:
         Returns the number of the wait, for `_cancel_wait`; `None` if the operation was complete before.
         """
 
-    def _cancel_wait(self, operation: DelayedOperation, number: int) -> bool:
+    def _cancel_wait(self, operation: _Operation, number: int) -> bool:
         """Take `operation` out if it is still in the wait of this number. Returns whether it was."""
 
-    def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
+    def cancel_for_key(self, key: Hashable) -> list[_Operation]:
         """Take out the operations under `key` that are neither complete nor being completed. Returns them in order.
 
         They are off the timer and off all their keys. The caller may complete them, or watch them again.
         """
 
-    def wait(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> Coroutine[object, object, bool]:
+    def wait(self, operation: _Operation, keys: Iterable[Hashable]) -> Coroutine[object, object, bool]:
         """Watch `operation` and wait for it, from asyncio. `True` if it completed in time, `False` if it expired.
 
         A wait that is cancelled takes the operation out. Errors: `OperationCancelled` if another caller takes it out;
@@ -748,7 +828,7 @@ class DelayedOperationPurgatory:
         `waited_ms` is the total time that completed and expired operations have waited.
         """
 
-    def shutdown(self, timeout_ms: float | timedelta | None = None) -> list[DelayedOperation]:
+    def shutdown(self, timeout_ms: float | timedelta | None = None) -> list[_Operation]:
         """Accept no more operations, and return those that still wait, in order of arrival.
 
         They are off the timer and off all keys, and stay in `unfinished`. If the purgatory made its timer, that is shut

@@ -59,6 +59,7 @@ mod tests {
     mod loom_tests;
 }
 mod thread;
+mod wake_signal;
 
 pub(crate) use imp::{
     AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Condvar, Ordering, ThreadId, current_thread, thread_local,
@@ -69,6 +70,7 @@ pub use plain_mutex::PlainCondvar;
 pub use std::sync::mpsc::TryRecvError;
 pub(crate) use thread::MinimalTimerSlack;
 pub use thread::{set_system_thread_name, spawn};
+pub(crate) use wake_signal::WakeSignal;
 
 #[cfg(any(tickwheel_model, not(feature = "parking_lot")))]
 mod unlock_fair;

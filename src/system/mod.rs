@@ -117,7 +117,12 @@ impl SystemTimer {
         Self::on_clock(name, config, Clock::monotonic(0))
     }
 
-    pub(crate) fn on_clock(name: &str, config: &Config, clock: Clock) -> Result<Self, Error> {
+    /// As [`SystemTimer::new`], on another clock: [`Clock::boottime_us`] goes on while the machine is suspended. A manual clock
+    /// wakes no thread.
+    ///
+    /// # Errors
+    /// As [`SystemTimer::new`].
+    pub fn on_clock(name: &str, config: &Config, clock: Clock) -> Result<Self, Error> {
         let timer = Arc::new(Timer::new(config, clock)?);
         let (queue, mut released) = unbounded();
         let no_thread = |error| Error::invalid(format!("the system gave no thread for the timer: {error}"));

@@ -130,7 +130,7 @@ impl<T> Timer<T> {
         let (has_given, _) = advance.give(tickets, more, executor);
         drop(advance); // before the reaper wants it
         if must_wake {
-            self.wake.notify_all();
+            self.wake.wake();
         }
         has_given
     }

@@ -30,7 +30,7 @@ pub(crate) use crate::schedule::STEP;
 use crate::slack::Slack;
 use crate::state::{Room, State};
 use crate::stats::Stats;
-use crate::sync::{self, Condvar, Mutex, MutexGuard, PlainMutex};
+use crate::sync::{self, Condvar, Mutex, MutexGuard, PlainMutex, WakeSignal};
 use crate::wheel::Handle;
 use crate::when::When;
 
@@ -95,9 +95,9 @@ pub struct Timer<T> {
     slack: Slack,
     state: Mutex<State<T>>,
     /// The reaper, or the thread that waits in `advance_clock`, sleeps here.
-    wake: Condvar,
+    wake: WakeSignal,
     /// The worker sleeps here while it leads.
-    worker_wake: Condvar,
+    worker_wake: WakeSignal,
     /// Whether a wake-up is for the worker. It is written under `state`. A thread that must wake another one reads it after
     /// the unlock: if it has changed since, the threads have looked at the schedule since, and need no wake-up.
     worker_sleeps: sync::AtomicBool,
@@ -119,17 +119,17 @@ impl<T> Timer<T> {
     /// A timer that starts at what its clock reads.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for settings that are not allowed.
+    /// [`Error::Invalid`] for settings that are not allowed, and where the system gives a clock since boot no alarm.
     pub fn new(config: &Config, clock: Clock) -> Result<Self, Error> {
         config.check()?;
         Config::check_start(clock.now_ms())?;
         let state = State::new(config, clock.now_ms());
         Ok(Self {
+            wake: WakeSignal::on(&clock)?,
+            worker_wake: WakeSignal::on(&clock)?,
             clock,
             slack: config.slack(),
             state: Mutex::new(state),
-            wake: Condvar::default(),
-            worker_wake: Condvar::default(),
             worker_sleeps: sync::AtomicBool::new(false),
             idle: Condvar::default(),
             advancing: PlainMutex::new(LastBatch::default()),

@@ -58,8 +58,7 @@ impl<T> Timer<T> {
                 ControlFlow::Continue(until_us) => until_us,
                 ControlFlow::Break(wait) => return wait,
             };
-            let deadline = (until_us < u64::MAX).then(|| self.clock.instant_of(until_us)).flatten();
-            state = self.wake.wait(state, deadline);
+            state = self.wake.sleep((&self.state, state), &self.clock, until_us);
             state.note_wake_up(&self.clock);
         }
     }
@@ -78,13 +77,12 @@ impl<T> Timer<T> {
                 let is_closed = state.is_closed;
                 drop(state);
                 if is_closed {
-                    self.wake.notify_all(); // the reaper sleeps behind this thread, and no other thread wakes it
+                    self.wake.wake(); // the reaper sleeps behind this thread, and no other thread wakes it
                 }
                 return does == WorkerDoes::Advance;
             };
-            let deadline = (until_us < u64::MAX).then(|| self.clock.instant_of(until_us)).flatten();
             timer_slack.get_or_insert_with(MinimalTimerSlack::set);
-            state = self.worker_wake.wait(state, deadline);
+            state = self.worker_wake.sleep((&self.state, state), &self.clock, until_us);
             state.note_worker_wake_up(&self.clock);
         }
     }
@@ -93,7 +91,7 @@ impl<T> Timer<T> {
     pub(crate) fn leave_to_reaper(&self) {
         let must_wake = self.lock_state().lead.leave_to_reaper();
         if must_wake {
-            self.wake.notify_all();
+            self.wake.wake();
         }
     }
 
@@ -103,7 +101,7 @@ impl<T> Timer<T> {
     pub fn wake_driver_if(&self, must_wake: bool) {
         if must_wake {
             let sleeping = if self.worker_sleeps.load(Ordering::Relaxed) { &self.worker_wake } else { &self.wake };
-            sleeping.notify_all();
+            sleeping.wake();
         }
     }
 
@@ -113,10 +111,10 @@ impl<T> Timer<T> {
         // A thread that read the clock before it was moved holds the lock until it sleeps.
         let (reaper, worker) = self.lock_state().lead.due_sleeps(self.clock.now_us());
         if reaper {
-            self.wake.notify_all();
+            self.wake.wake();
         }
         if worker {
-            self.worker_wake.notify_all();
+            self.worker_wake.wake();
         }
     }
 

@@ -172,3 +172,82 @@ fn a_task_that_is_moved_after_its_timer_was_dropped_runs_all_the_same__t7() {
     go_on.send(()).unwrap();
     assert_eq!(receive.recv_timeout(PATIENCE), Ok("ran"));
 }
+
+#[test]
+fn a_series_of_three_calls_has_three_and_drops_its_callback__t20() {
+    let timer = timer("three");
+    for every in [Every::new(BEAT), Every::with_gap(BEAT)] {
+        let (send, receive) = mpsc::channel();
+        let task = timer.every(Every { times: Some(3), ..every }, move || send.send(()).unwrap()).unwrap();
+        assert_eq!(receive.iter().count(), 3);
+        assert!(!task.cancel() && !task.pause() && !task.resume(), "it has ended");
+    }
+    let error = timer.every(Every { times: Some(0), ..Every::new(BEAT) }, || ()).unwrap_err();
+    assert!(error.to_string().contains("got 0 times"), "{error}");
+}
+
+#[test]
+fn a_gap_is_from_the_end_of_a_call__t5_t20() {
+    let timer = timer("gaps");
+    let (send, receive) = mpsc::channel();
+    let task = timer.every(Every::with_gap(BEAT), move || {
+        let began = Instant::now();
+        std::thread::park_timeout(BEAT * 2);
+        let _ = send.send((began, Instant::now()));
+    });
+    let calls: Vec<_> = receive.iter().take(10).collect();
+    assert!(calls.windows(2).all(|two| two[1].0 >= two[0].1 + BEAT), "{calls:?}");
+    assert!(task.unwrap().cancel());
+}
+
+#[test]
+fn no_call_begins_after_a_pause_until_it_is_resumed__t20() {
+    let timer = timer("pauses");
+    for _ in 0..300 {
+        let (send, receive) = mpsc::channel();
+        let every = Every { missed: Missed::All, ..Every::new(Duration::from_micros(20)) };
+        let task = timer.every(every, move || _ = send.send(())).unwrap();
+        receive.recv_timeout(PATIENCE).unwrap();
+        assert!(task.pause() && !task.pause());
+        let ran = mpsc::channel();
+        timer.after(Duration::ZERO, move || ran.0.send(()).unwrap()).unwrap(); // behind a call that had begun
+        ran.1.recv_timeout(PATIENCE).unwrap();
+        receive.try_iter().for_each(drop);
+        assert!(timer.is_empty());
+        assert!(receive.try_recv().is_err(), "it is paused");
+        assert!(task.resume() && !task.resume());
+        receive.recv_timeout(PATIENCE).unwrap();
+        assert!(task.pause() && task.cancel() && !task.resume());
+        receive.iter().for_each(drop); // ends once the callback is dropped
+    }
+}
+
+#[test]
+fn a_pause_inside_of_the_call_holds_after_it__t20() {
+    let timer = timer("inside");
+    let (send, receive) = mpsc::channel::<Arc<PeriodicTask>>();
+    let (tell, told) = mpsc::channel();
+    let (mut mine, mut calls) = (None, 0);
+    let callback = move || {
+        let task = mine.get_or_insert_with(|| receive.recv().unwrap());
+        calls += 1;
+        tell.send((task.pause(), calls)).unwrap();
+    };
+    let task = Arc::new(timer.every(BEAT, callback).unwrap());
+    send.send(Arc::clone(&task)).unwrap();
+    assert_eq!(told.recv_timeout(PATIENCE), Ok((true, 1)));
+    while !task.resume() {}
+    assert_eq!(told.recv_timeout(PATIENCE), Ok((true, 2)));
+    assert!(task.cancel());
+}
+
+#[test]
+fn a_series_that_cannot_be_resumed_ends__t11_t20() {
+    let timer = timer("ends");
+    let (send, receive) = mpsc::channel::<()>();
+    let task = timer.every(HOUR, move || send.send(()).unwrap()).unwrap();
+    assert!(task.pause());
+    assert!(timer.shutdown(None).is_empty());
+    assert!(!task.resume() && !task.cancel());
+    assert!(receive.recv().is_err(), "the callback is dropped");
+}

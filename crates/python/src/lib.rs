@@ -43,6 +43,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<scheduled::task_object::TimerTask>()?;
     module.add_class::<scheduled::batch::TaskBatch>()?;
     module.add_class::<scheduled::periodic::PeriodicTask>()?;
+    module.add_class::<scheduled::loop_series::LoopSeries>()?;
+    module.add_class::<scheduled::loop_series::LoopInstant>()?;
     module.add_class::<driving::timer_object::Timer>()?;
     module.add_class::<classes::system::SystemTimer>()?;
     module.add_class::<classes::manual::ManualTimer>()?;

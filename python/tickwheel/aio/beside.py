@@ -142,8 +142,9 @@ def timers(*, slack_us: int | None = None) -> LoopTimers:
 
 
 def clock_of_loop() -> object:
-    """A value that is equal for all loops with the same clock: `None` for the monotonic clock."""
-    return ref(asyncio.get_running_loop()) if type(timers()) is not LoopTimers else None
+    """A value that is equal for all loops with the same clock."""
+    found = timers()
+    return found.clock if type(found) is LoopTimers else ref(asyncio.get_running_loop())
 
 
 class _Close:

@@ -6,7 +6,7 @@ import sys
 from asyncio import format_helpers
 from collections.abc import Callable
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Literal, TypeVarTuple
 from weakref import WeakValueDictionary
 
 from tickwheel._native import LoopTimers, _delay_s, _is_clock_replaced
@@ -25,17 +25,22 @@ _classes: "WeakValueDictionary[type, type]" = WeakValueDictionary()
 
 
 def new_event_loop(
-    base: type[asyncio.AbstractEventLoop] = asyncio.SelectorEventLoop, *, slack_us: int = 0
+    base: type[asyncio.AbstractEventLoop] = asyncio.SelectorEventLoop,
+    *,
+    slack_us: int = 0,
+    clock: Literal["monotonic", "boottime"] = "monotonic",
 ) -> asyncio.AbstractEventLoop:
     """A new loop of the class `base`, whose timers are in a wheel: for `asyncio.Runner(loop_factory=new_event_loop)`.
 
     `base`: asyncio's loop, `uvloop.Loop`, or a class of your own. A loop with its own clock, `call_at` or `call_later`
-    keeps its timers. `slack_us`: the shortest time between two wake-ups, by which a timer may be late.
+    keeps its timers. `slack_us`: the shortest time between two wake-ups, by which a timer may be late. `clock`: with
+    `"boottime"` the time of the loop goes on while the machine is suspended; only on Linux. Errors: `ValueError` if it
+    cannot.
     """
     if not isinstance(base, type):
         raise TypeError(f"base is a class of loops, got {base!r}: pass uvloop.Loop, say, and not what makes one")
     kind: Any = base
-    made: asyncio.AbstractEventLoop = _class_of(kind)(slack_us=slack_us)
+    made: asyncio.AbstractEventLoop = _class_of(kind)(slack_us=slack_us, clock=clock)
     return made
 
 
@@ -53,14 +58,21 @@ class WheelTimers(_Base):
     _tickwheel_timers: LoopTimers | None = None
     _tickwheel_shortcuts: dict[str, Any] = {}  # noqa: RUF012, replaced as a whole
 
-    def __init__(self, *args: Any, slack_us: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, slack_us: int = 0, clock: Literal["monotonic", "boottime"] = "monotonic", **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         own = type(self).time is not WheelTimers.time
         behind = type(self).__mro__[type(self).__mro__.index(WheelTimers) + 1]
-        if own or not can_serve(behind) or has_own_timers(behind):
-            return
         try:
-            timers = LoopTimers(self, slack_us=slack_us)
+            if own or not can_serve(behind) or has_own_timers(behind):
+                if clock == "monotonic":
+                    return
+                raise ValueError(
+                    f"{type(self).__name__} keeps its own timers, so clock={clock!r} is not for it: leave it out, or "
+                    "take asyncio's loop or uvloop's, on Linux"
+                )
+            timers = LoopTimers(self, slack_us=slack_us, clock=clock)
         except BaseException:
             super().close()
             raise

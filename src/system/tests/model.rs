@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::super::{Callback, SystemTimer, Task};
-use crate::clock::Clock;
+use crate::clock::{ALARM_START_US, Clock};
 use crate::config::Config;
 use crate::error::Error;
 use crate::executor::Released;
@@ -40,6 +40,11 @@ fn timer<T>() -> Arc<Timer<T>> {
     Arc::new(Timer::new(&config(), Clock::manual(0)).expect("the settings are allowed"))
 }
 
+/// Its threads sleep by an alarm, as on the clock since boot.
+fn on_alarm<T>() -> Arc<Timer<T>> {
+    Arc::new(Timer::new(&config(), Clock::manual(ALARM_START_US / 1000)).expect("the settings are allowed"))
+}
+
 /// Starts a reaper for a timer; returns its thread, and the queue of what it releases.
 fn with_reaper<T: Send + 'static>(timer: &Arc<Timer<T>>) -> (JoinHandle<()>, Receiver<Released>) {
     let (mut queue, released) = unbounded();
@@ -56,6 +61,11 @@ fn advance<T>(timer: &Timer<T>) -> Vec<Ticket> {
 
 fn system() -> Arc<SystemTimer> {
     let timer = SystemTimer::on_clock("model", &config(), Clock::manual(0));
+    Arc::new(timer.expect("the settings are allowed"))
+}
+
+fn system_on_alarm() -> Arc<SystemTimer> {
+    let timer = SystemTimer::on_clock("model", &config(), Clock::manual(ALARM_START_US / 1000));
     Arc::new(timer.expect("the settings are allowed"))
 }
 

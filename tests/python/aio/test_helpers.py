@@ -1,6 +1,7 @@
 """Periods, and what programs write by hand around timers, in virtual time (T20, T21)."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -68,11 +69,73 @@ def test_a_jitter_makes_late_and_moves_no_other__T20(run: Any) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"period": 0}, {"period": -1}, {"period": float("nan")}, {"period": 1, "jitter": 1}, {"period": 1, "missed": "x"}],
+    [
+        {"period": 0},
+        {"period": -1},
+        {"period": float("nan")},
+        {"period": 1, "jitter": 1},
+        {"period": 1, "missed": "x"},
+        {},
+        {"period": 1, "gap": 1},
+        {"period": 1, "first": "x"},
+        {"period": 1, "times": 0},
+        {"period": 1, "first": "now", "start": 1},
+    ],
 )
 def test_a_period_that_can_not_be_is_refused__T13(wrong: Any) -> None:
-    with pytest.raises(ValueError, match=r"must be|a delay is"):
+    with pytest.raises(ValueError, match=r"must be|a delay is|needs period or gap"):
         aio.every(**wrong)
+
+
+def test_a_series_has_a_gap_a_first_and_a_last_instant__T20(run: Any) -> None:
+    async def main(**options: Any) -> list[float]:
+        came = []
+        async for when in aio.every(**options):
+            assert when == pytest.approx(asyncio.get_running_loop().time())
+            came.append(round(when - begun_s, 3))
+            await asyncio.sleep(3)
+        ended = aio.every(**options)
+        assert ended.__aiter__() is ended
+        return came
+
+    for options, expected in [
+        ({"gap": 2, "times": 3}, [2, 7, 12]),
+        ({"gap": timedelta(seconds=2), "times": 3, "first": "now"}, [0, 5, 10]),
+        ({"period": 4, "first": "now", "times": 3}, [0, 4, 8]),
+        ({"period": 0.1, "first": "now", "times": 3}, [0, 3, 6]),
+    ]:
+        begun_s = run(asyncio.sleep(0.5, 0)) or run(_time())
+        assert run(main(**options)) == expected, options
+    begun_s = run(_time())
+    assert run(main(period=4, until=begun_s + 12)) == [4, 8, 12]
+    assert run(main(period=4, until=begun_s)) == []
+
+
+async def _time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def test_a_gap_is_not_longer_where_a_wait_was_given_up__T20(run: Any) -> None:
+    async def main() -> list[float]:
+        ticks, came = aio.every(gap=1), []
+        while len(came) < 3:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.4):
+                    came.append(await anext(ticks))
+        return came
+
+    assert run(main()) == pytest.approx([1, 2, 3])
+
+
+def test_after_its_last_instant_a_series_has_none_for_good__T20(run: Any) -> None:
+    async def main() -> None:
+        ticks = aio.every(1, times=1)
+        assert await anext(ticks) == 1
+        for _ in range(3):
+            with pytest.raises(StopAsyncIteration):
+                await anext(ticks)
+
+    run(main())
 
 
 def test_debounce_calls_once_with_what_came_last__T21(run: Any) -> None:

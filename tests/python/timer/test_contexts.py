@@ -1,11 +1,11 @@
-"""T8: with a loop as executor a callback runs in the context of its add, or in the one that is given."""
+"""T8: a callback runs in the context of its add (on a loop, or if the add says so), or in the one that is given."""
 
 import asyncio
 import gc
 import re
 import weakref
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 
 from tickwheel import DelayedOperation, DelayedOperationPurgatory, SystemTimer, Timer, TimerTask
 from tickwheel.testing import ManualTimer
-from timer.watching import refused
+from timer.watching import until
 
 LONG_S = 20.0
 request: ContextVar[Any] = ContextVar("request", default="none")
@@ -229,31 +229,93 @@ def test_no_context_is_kept_where_the_executor_is_no_loop__T8() -> None:
             timer.shutdown()
 
 
-def test_a_context_is_refused_where_the_executor_is_no_loop__T8_T13() -> None:
-    message = (
-        "context is only for timers whose executor is an asyncio loop, which timer 'manual' does not have: pass "
-        "context.run as callback, with the function as its first argument"
-    )
-    timer, context = ManualTimer(), copy_context()
-    refused(ValueError, message, lambda: timer.after(5, print, context=context))
-    refused(ValueError, message, lambda: timer.at(5, print, context=context))
-    refused(ValueError, message, lambda: timer.add(TimerTask(5, print), context=context))
-    refused(ValueError, message, lambda: timer.add_many(array("q", [5]), print, context=context))
-    assert len(timer) == 0
+@pytest.fixture(params=["own thread", "pool", "manual"])
+def without_loop(request: pytest.FixtureRequest) -> Iterator[Timer]:
+    if request.param == "manual":
+        yield ManualTimer()
+        return
+    with ThreadPoolExecutor(1) as pool, SystemTimer("x", executor=pool if request.param == "pool" else None) as timer:
+        yield timer
+
+
+def wait_for(timer: Timer, seen: list[object], number: int = 1) -> None:
+    if isinstance(timer, ManualTimer):
+        timer.advance(100)
+    until(lambda: len(seen) >= number)
+
+
+@pytest.mark.parametrize("add", [*ADDS, lambda timer, seen, **how: timer.every(20, look, seen, times=1, **how)])
+def test_without_a_loop_a_callback_runs_in_a_copy_of_the_context_of_its_add_if_that_asks_for_it__T8(
+    without_loop: Timer, add: Callable[..., object]
+) -> None:
+    def main() -> None:
+        seen: list[object] = []
+        request.set("first")
+        add(without_loop, seen, context="copy")
+        add(without_loop, seen)
+        request.set("second")
+        wait_for(without_loop, seen, 2)
+        inherited = "second" if isinstance(without_loop, ManualTimer) else "none"  # it runs on this thread
+        assert sorted(map(str, seen)) == sorted(["first", inherited])
+
+    copy_context().run(main)
+
+
+def test_what_a_callback_sets_in_its_copy_stays_there__T8(without_loop: Timer) -> None:
     seen: list[object] = []
+    task = without_loop.every(1, lambda: seen.append(request.set(len(seen)).old_value), context="copy")
+    wait_for(without_loop, seen, 3)
+    task.cancel()
+    assert seen[1:3] == [0, 1], "the calls of a series share one"
+    assert request.get() == "none"
+
+
+def test_a_given_context_is_entered_and_one_that_is_in_use_is_an_error_of_the_call__T8_T10() -> None:
+    errors: list[Exception] = []
+    timer, context, seen = ManualTimer(on_error=lambda _, error: errors.append(error)), copy_context(), list[object]()
     context.run(request.set, "here")
-    timer.after(5, context.run, look, seen, context=None)
+    timer.after(5, look, seen, context=context)
     timer.advance(5)
     assert seen == ["here"]
+    timer.after(5, look, seen, context=context)
+    context.run(timer.advance, 5)
+    assert [type(error) for error in errors] == [RuntimeError]
+    assert seen == ["here"]
+
+
+@pytest.mark.parametrize("end", ["run", "cancel", "shutdown", "in its own cycle"])
+def test_a_copied_context_is_let_go_when_its_callback_can_run_no_more__T8_T9(without_loop: Timer, end: str) -> None:
+    values: list[weakref.ref[Value]] = []
+
+    def add() -> TimerTask:
+        value = Value()
+        values.append(weakref.ref(value))
+        request.set(value)
+        task = without_loop.after(0 if end == "run" else 60_000, seen.append, 1, context="copy")
+        if end == "in its own cycle":
+            value.task, value.timer = task, without_loop  # type: ignore[attr-defined]
+        return task
+
+    seen: list[object] = []
+    task = copy_context().run(add)
+    match end:
+        case "run":
+            wait_for(without_loop, seen)
+        case "shutdown":
+            assert without_loop.shutdown() == [task]
+        case _:
+            assert values[0]() is not None
+            assert task.cancel()
+    until(lambda: (gc.collect(), values[0]() is None)[1])
 
 
 @pytest.mark.parametrize("context", [3, "x", {}, copy_context])
 def test_what_is_no_context_is_refused__T13(context: Any) -> None:
     async def main() -> None:
-        message = re.escape(f"context must be a contextvars.Context, got {type(context).__name__} ")
+        message = re.escape(f"context must be a contextvars.Context or 'copy', got {type(context).__name__} ")
         with (
             SystemTimer("x", executor=asyncio.get_running_loop()) as timer,
-            pytest.raises(TypeError, match=f"^{message}.*: pass contextvars.copy_context\\(\\), or leave it out$"),
+            pytest.raises(TypeError, match=f"^{message}.*: or leave it out$"),
         ):
             timer.after(5, print, context=context)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import itertools
 import os
 import queue
 import random
@@ -311,3 +312,167 @@ def test_an_add_inside_its_call_makes_no_second_chain_of_calls_in_a_pool__T20():
         until(lambda: calls.qsize() >= 20)
         task.cancel()
     assert told == []
+
+
+# ---- gap_ms, first, times, until_ms, pause and resume ----------------------------------------------------------------
+
+
+def test_a_gap_counts_from_the_end_of_a_call__T20():
+    timer, came = ManualTimer(), []
+    task = timer.every(None, lambda: came.append(timer.now_ms()), gap_ms=30)
+    timer.advance(100)
+    assert came == [30, 60, 90]
+    task.cancel()
+    calls = queue.SimpleQueue()
+
+    def ring():
+        began_us = system.now_us()
+        threading.Event().wait(0.02)
+        calls.put((began_us, system.now_us()))
+
+    with SystemTimer("slow") as system:
+        task = system.every(None, ring, gap_ms=5)
+        found = [calls.get(timeout=10) for _ in range(5)]
+        task.cancel()
+    assert all(after[0] >= before[1] + 5_000 for before, after in itertools.pairwise(found))
+
+
+def test_the_first_call_may_be_now_and_the_last_one_is_known__T20():
+    timer, came = ManualTimer(start_ms=5), []
+    ring = lambda: came.append(timer.now_ms())  # noqa: E731
+    for options, expected in [
+        ({"period_ms": 10, "first": "now", "times": 3}, [0, 10, 20]),
+        ({"period_ms": None, "gap_ms": 10, "first": "now", "times": 3}, [0, 10, 20]),
+        ({"period_ms": 10, "times": 1}, [10]),
+    ]:
+        came.clear()
+        start_ms = timer.now_ms()
+        task = timer.every(callback=ring, **options)
+        timer.advance(100)
+        assert came == [start_ms + at for at in expected], options
+        assert (len(timer), task.is_pending, task.cancelled()) == (0, False, False)
+        assert [task.cancel(), task.pause(), task.resume(), task.run()] == [False, False, False, None]
+    came.clear()
+    start_ms = timer.now_ms()
+    timer.every(10, ring, until_ms=start_ms + 30)
+    timer.advance(100)
+    assert came == [start_ms + 10, start_ms + 20, start_ms + 30]
+
+
+def test_no_call_comes_during_a_pause_and_what_was_due_is_left_out__T20():
+    for options, then in [({}, [50, 60]), ({"missed": "all"}, [50, 60]), ({"gap": True}, [55, 65])]:
+        timer, came = ManualTimer(), []
+        period = {"period_ms": None, "gap_ms": 10} if options.pop("gap", False) else {"period_ms": 10}
+        task = timer.every(callback=lambda timer=timer, came=came: came.append(timer.now_ms()), **period, **options)
+        timer.advance(25)
+        assert not task.is_paused
+        assert [task.pause(), task.pause()] == [True, False]
+        assert (task.is_paused, task.is_pending, task.cancelled(), len(timer)) == (True, False, False, 0)
+        assert task.run() is None
+        assert came.pop() == 25, "by hand"
+        with pytest.raises(ValueError, match=r"is paused, and can't be added: call its resume"):
+            timer.add(task)
+        assert task.reschedule(5) is False
+        timer.advance(20)
+        assert came == [10, 20]
+        assert [task.resume(), task.resume()] == [True, False]
+        timer.advance(20)
+        assert came == [10, 20, *then]
+        assert task.pause()
+        assert task.cancel()
+        assert (task.cancelled(), task.is_paused, task.resume(), task.pause()) == (True, False, False, False)
+
+
+def test_a_pause_inside_the_call_holds_after_it__T20():
+    timer, came = ManualTimer(), []
+    task = timer.every(10, lambda: came.append((timer.now_ms(), task.pause())))
+    timer.advance(50)
+    assert came == [(10, True)]
+    assert task.resume()
+    timer.advance(10)
+    assert came == [(10, True), (50, True)]
+    both = timer.every(10, lambda: came.append((both.pause(), both.resume())))
+    came.clear()
+    timer.advance(30)
+    assert came == [(True, True)] * 3, "a pause that ended inside the call changes nothing"
+
+
+def test_a_pause_past_the_end_ends_the_series_when_it_is_resumed__T11_T20():
+    timer = ManualTimer()
+    task = timer.every(10, int, until_ms=30)
+    task.pause()
+    timer.advance(50)
+    assert task.resume() is False
+    assert task.cancel() is False
+    closed = timer.every(10, int)
+    closed.pause()
+    assert timer.shutdown() == []
+    with pytest.raises(TimerClosed):
+        closed.resume()
+    assert closed.cancel() is False
+
+
+def test_threads_that_pause_and_resume_leave_one_call_or_none__T20():
+    running, overlaps, stop = [], [], threading.Event()
+
+    def ring():
+        running.append(1)
+        if len(running) > 1:
+            overlaps.append(len(running))
+        running.pop()
+
+    def toggle():
+        while not stop.is_set():
+            task.pause()
+            task.resume()
+
+    with SystemTimer("toggled") as timer:
+        task = timer.every(0.05, ring, missed="all")
+        threads = [threading.Thread(target=toggle) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        threading.Event().wait(0.5)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        task.pause()
+        until(lambda: timer.stats()["running"] == 0)
+        assert len(timer) == 0
+        before = timer.stats()["expired"]
+        assert task.resume()
+        until(lambda: timer.stats()["expired"] > before + 3)
+        assert task.pause()
+        assert task.cancel()
+    assert overlaps == []
+
+
+def test_of_a_pause_the_waiters_are_told_that_no_call_comes__T20_T22():
+    async def main():
+        task = ManualTimer().every(10, int)
+        wait = asyncio.ensure_future(task)
+        await asyncio.sleep(0)
+        task.pause()
+        assert await wait is False
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        ({"period_ms": None}, ValueError, "needs period_ms or gap_ms, got none"),
+        ({"period_ms": 1, "gap_ms": 1}, ValueError, "needs period_ms or gap_ms, got both"),
+        ({"period_ms": None, "gap_ms": 0}, ValueError, "gap_ms must be more than 0, got 0: give milliseconds, as 250"),
+        ({"period_ms": 1, "first": "later"}, ValueError, "first must be 'now', without start_ms, got str 'later'"),
+        ({"period_ms": 1, "first": "now", "start_ms": 5}, ValueError, "first must be 'now', without start_ms"),
+        ({"period_ms": 1, "times": 0}, ValueError, "times must be from 1 to"),
+        ({"period_ms": 1, "times": True}, TypeError, "times must be an int"),
+        ({"period_ms": 10, "until_ms": 9}, ValueError, "the first call is due at 10000 us, after the end at 9000 us"),
+        ({"period_ms": 10, "until_ms": -9}, ValueError, "until_ms is an instant of the timer's clock, 0 or later"),
+    ],
+)
+def test_a_series_that_cannot_be_is_refused__T13_T20(given, error, text):
+    timer = ManualTimer()
+    with pytest.raises(error, match=text):
+        timer.every(callback=print, **given)
+    assert len(timer) == 0

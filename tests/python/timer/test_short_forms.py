@@ -1,5 +1,6 @@
 """T19 and the task itself: `after` and `at` in one call, tasks with arguments and a name, subclasses with `run()`."""
 
+import types
 import weakref
 from typing import Any
 
@@ -199,3 +200,47 @@ def test_a_repr_says_what_and_whether_it_is_pending__T14() -> None:
     timer.shutdown()
     assert repr(named) == "<TimerTask 'greet'>"
     assert repr(timer) == "<ManualTimer 'clock' shut down, 3 unfinished>"
+
+
+def test_keyword_arguments_reach_the_callback__T19():
+    timer, came = ManualTimer(), []
+
+    def note(*args, **kwargs):
+        came.append((args, kwargs))
+
+    tasks = [
+        timer.after(5, note, 1, kwargs={"name": "a", "context": "b"}),
+        timer.after(5, note, kwargs=types.MappingProxyType({"key": 2})),
+        timer.after(5, note, 3, kwargs={}, name="three"),
+    ]
+    assert [task.args for task in tasks] == [(1,), (), (3,)]
+    assert tasks[0].callback.keywords == {"name": "a", "context": "b"}
+    shown = str(timer.snapshot())
+    assert "note" in shown
+    assert "three" in shown
+    timer.advance(5)
+    assert came == [((1,), {"name": "a", "context": "b"}), ((), {"key": 2}), ((3,), {})]
+
+
+@pytest.mark.parametrize(
+    ("callback", "kwargs", "text"),
+    [
+        (print, 5, "kwargs must map the names of keyword arguments to values, got int 5: pass a dict"),
+        (print, [("end", "")], "kwargs must map the names"),
+        (5, {}, "callback must be callable"),
+    ],
+)
+def test_keyword_arguments_that_are_none_are_refused__T13_T19(callback, kwargs, text):
+    timer = ManualTimer()
+    with pytest.raises(TypeError, match=text):
+        timer.after(5, callback, kwargs=kwargs)
+    assert len(timer) == 0
+
+
+def test_a_coroutine_function_with_keyword_arguments_is_refused_as_any__T8_T19():
+    async def call(**_):
+        pass
+
+    timer = ManualTimer()
+    with pytest.raises(TypeError, match="is a coroutine function, which only an asyncio loop can run"):
+        timer.after(5, call, kwargs={"key": 1})

@@ -67,6 +67,22 @@ class Fetch(DelayedOperation):
     def on_complete(self) -> None: ...
 
 
+class Ask(Fetch): ...
+
+
+class Other(DelayedOperation):
+    def try_complete(self) -> bool:
+        return False
+
+    def on_complete(self) -> None: ...
+
+
+class Fetches(DelayedOperationPurgatory[Ask]):
+    def ask(self, key: Hashable) -> list[Ask]:
+        self.try_complete_else_watch(Fetch(5), [key])  # wrong
+        return self.cancel_for_key(key)
+
+
 def report_failed(operation: DelayedOperation, exception: Exception) -> None: ...
 
 
@@ -76,6 +92,12 @@ async def timers() -> None:
         timer.after(timedelta(seconds=5), greet, "a", 2)
         timer.call_later(0.5, greet, "a", 2)
         timer.after(5, greet, 2, "a")  # wrong
+        assert_type(timer.after(5, greet, "a", kwargs={"times": 2}, context="copy"), TimerTask)
+        timer.after(5, greet, kwargs={1: 2})  # wrong
+        timer.at(5, greet, "a", 2, context="now")  # wrong
+        beat = timer.every(None, greet, "a", 2, gap_ms=5, first="now", times=5)
+        assert_type(beat.pause() or beat.resume() or beat.is_paused, bool)
+        timer.every(5, print, first="later")  # wrong
         timer.after("5", greet, "a", 2)  # wrong
         timer.at(5, greet, "a")  # wrong
         timer.add(Ping())
@@ -106,6 +128,11 @@ async def timers() -> None:
 async def purgatory(key: Hashable) -> None:
     with DelayedOperationPurgatory("fetches", on_error=report_any) as fetches:
         DelayedOperationPurgatory("x", on_error=report_failed)
+        typed: DelayedOperationPurgatory[Fetch] = DelayedOperationPurgatory("x", on_error=report_failed)
+        assert_type(typed.cancel_for_key(key), list[Fetch])
+        assert_type(typed.shutdown(), list[Fetch])
+        assert_type(await typed.wait(Fetch(5), [key]), bool)
+        typed.try_complete_else_watch(Other(5), [key])  # wrong
         assert_type(await fetches.wait(Fetch(5), [key]), bool)
         assert_type(fetches.cancel_for_key(key), list[DelayedOperation])
         assert_type(fetches.check_and_complete(key), int)

@@ -59,7 +59,9 @@ impl Running {
     ) -> Result<Self, DeliveryError> {
         let wall: Arc<dyn WallTime> = Arc::new(SystemWallTime);
         let observer = settings.observer.clone();
-        let mut engine = Engine::open(ownership, settings, Clock::monotonic(0), wall)?;
+        // A suspend of the machine is then no step of the wall clock. Senders look at both clocks once a second, awake or not.
+        let clock = Clock::boottime_us(0).unwrap_or_else(|_| Clock::monotonic(0));
+        let mut engine = Engine::open(ownership, settings, clock, wall)?;
         engine.waits_for_room = true;
         let opened = open_sinks(&engine, &open, threads);
         if let Err(forked) = engine.check_process() {

@@ -12,7 +12,6 @@ use crate::classes::loop_objects::{self, LoopHandle, LoopTime};
 use crate::scheduled::task_fields::CallbackAndArgs;
 use crate::tools::finalizing;
 use crate::tools::made_once::{MadeOnce, intern};
-use crate::tools::timerfd::monotonic_ns;
 use crate::tools::times::{self, LoopUse};
 use crate::values::callback_scope;
 use tickwheel::Handle;
@@ -113,7 +112,7 @@ impl LoopHandle {
         let Some(timers) = timers else { return Ok(false) };
         timers.get().check_process(py)?;
         timers.get().check_loop(py)?;
-        let now_ns = monotonic_ns();
+        let now_ns = timers.get().clock.now_ns();
         let when = LoopTime { seconds: now_ns as f64 / 1e9 + delay, is_int: false };
         let moved = timers.get().with(py, |inner| {
             self.content.with(py, |content| {

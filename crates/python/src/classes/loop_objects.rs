@@ -13,7 +13,7 @@ use crate::tools::errors;
 use crate::tools::fork::fork_epoch;
 use crate::tools::gil_cell::GilCell;
 use crate::tools::made_once::intern;
-use crate::tools::timerfd::{TimerFd, monotonic_ns};
+use crate::tools::timerfd::{SystemClock, TimerFd};
 use tickwheel::internal::{STEP, Schedule};
 use tickwheel::{Handle, LIMIT_US, Precision, Progress, Ticket};
 
@@ -25,6 +25,7 @@ pub(crate) struct LoopTimers {
     epoch: u32,
     /// The loop has timers of its own, and does not say when it is closed.
     is_beside: bool,
+    pub(super) clock: SystemClock,
 }
 
 /// A callback with its time on an event loop. It counts as an `asyncio.TimerHandle`, and has its methods.
@@ -105,11 +106,17 @@ const TICK_MS: u64 = 1;
 const WHEEL_SIZE: u32 = 20;
 
 impl LoopTimers {
-    pub(super) fn make(py: Python<'_>, event_loop: Py<PyAny>, is_beside: bool, slack_us: u64) -> PyResult<Self> {
-        let timer_fd = TimerFd::new().map_err(|error| errors::os_error(py, &error))?;
+    pub(super) fn make(
+        py: Python<'_>,
+        event_loop: Py<PyAny>,
+        is_beside: bool,
+        slack_us: u64,
+        clock: SystemClock,
+    ) -> PyResult<Self> {
+        let timer_fd = TimerFd::new(clock).map_err(|error| errors::os_error(py, &error))?;
         let fd = timer_fd.fd();
         let inner = Inner {
-            schedule: Schedule::new(TICK_MS, &[WHEEL_SIZE], monotonic_ns() / 1_000_000, Precision::Exact),
+            schedule: Schedule::new(TICK_MS, &[WHEEL_SIZE], clock.now_ns() / 1_000_000, Precision::Exact),
             line: VecDeque::new(),
             released: Vec::new(),
             timer_fd: Some(timer_fd),
@@ -120,7 +127,7 @@ impl LoopTimers {
             has_told_child: false,
             event_loop: Some(event_loop),
         };
-        Ok(Self { inner: GilCell::new(Some(Box::new(inner))), fd, epoch: fork_epoch(), is_beside })
+        Ok(Self { inner: GilCell::new(Some(Box::new(inner))), fd, epoch: fork_epoch(), is_beside, clock })
     }
 
     pub(super) fn fd(&self) -> i32 {

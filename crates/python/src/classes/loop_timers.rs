@@ -17,7 +17,7 @@ use crate::tools::finalizing::{self, ForeignCall};
 use crate::tools::gil_cell;
 use crate::tools::made_once::{MadeOnce, intern};
 use crate::tools::python_clock;
-use crate::tools::timerfd::monotonic_ns;
+use crate::tools::timerfd::SystemClock;
 use crate::tools::times::{self, LoopUse};
 
 /// How long due callbacks run before the loop has its turn.
@@ -31,17 +31,18 @@ static EXTRACT_STACK: MadeOnce<Py<PyAny>> = MadeOnce::new();
 #[pymethods]
 impl LoopTimers {
     #[new]
-    #[pyo3(signature = (event_loop, *, is_beside=false, slack_us=None))]
+    #[pyo3(signature = (event_loop, *, is_beside=false, slack_us=None, clock=None))]
     fn __new__(
         py: Python<'_>,
         event_loop: Py<PyAny>,
         is_beside: bool,
         slack_us: Option<&Bound<'_, PyAny>>,
+        clock: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let _call = ForeignCall::enter(py)?;
         let hint = "leave it out to wake for each timer";
         let slack_us = slack_us.map_or(Ok(0), |it| args::int_in(it, "slack_us", 0, 1 << 40, hint))?;
-        Self::make(py, event_loop, is_beside, slack_us)
+        Self::make(py, event_loop, is_beside, slack_us, SystemClock::from_python(clock)?)
     }
 
     /// Call `callback(*args)` on the loop in `delay` seconds, a number or a `timedelta`. Returns its handle.
@@ -60,7 +61,7 @@ impl LoopTimers {
         if python_clock::is_replaced(slf.py())? {
             return slf.get().add_to_loop("call_later", delay, callback, args, context);
         }
-        let now_ns = monotonic_ns();
+        let now_ns = slf.get().clock.now_ns();
         let when = LoopTime { seconds: now_ns as f64 / 1e9 + delay, is_int: false };
         Ok(Self::add(slf, when, now_ns, callback, args, context)?.into_any())
     }
@@ -80,17 +81,17 @@ impl LoopTimers {
         }
         // A large negative int is read as minus infinity.
         let when = LoopTime { seconds, is_int: when.is_instance_of::<PyInt>() && seconds.is_finite() };
-        Ok(Self::add(slf, when, monotonic_ns(), callback, args, context)?.into_any())
+        Ok(Self::add(slf, when, slf.get().clock.now_ns(), callback, args, context)?.into_any())
     }
 
-    /// The time in seconds: that of `time.monotonic`.
+    /// The time in seconds: that of `time.monotonic`, or of `CLOCK_BOOTTIME`.
     fn time(&self, py: Python<'_>) -> PyResult<f64> {
         if python_clock::is_replaced(py)?
             && let Some(event_loop) = self.event_loop(py)
         {
             return event_loop.bind(py).get_type().call_method1(intern!(py, "time"), (event_loop,))?.extract();
         }
-        Ok(monotonic_ns() as f64 / 1e9)
+        Ok(self.clock.now_ns() as f64 / 1e9)
     }
 
     /// How many callbacks are pending.
@@ -113,6 +114,12 @@ impl LoopTimers {
         self.with(py, |inner| inner.slack_us)
     }
 
+    /// The clock: `"monotonic"` or `"boottime"`.
+    #[getter]
+    fn clock(&self) -> &'static str {
+        self.clock.name()
+    }
+
     /// Runs what is due, in order, for about a millisecond; the loop calls it when the descriptor is readable.
     ///
     /// What is due at the same time runs in the same turn, as on asyncio's loop, however slow the machine: two time-outs
@@ -124,7 +131,7 @@ impl LoopTimers {
         }
         let Some(event_loop) = self.event_loop(py) else { return Ok(()) };
         let event_loop = event_loop.into_bound(py);
-        let began_ns = monotonic_ns();
+        let began_ns = self.clock.now_ns();
         let now_us = began_ns / 1000;
         // A `get_debug` that raises is reported after the callbacks. The turn ends all the same, or the loop would spin.
         let (slow_s, asked) = slow_s(&event_loop).map_or_else(|error| (None, Err(error)), |slow_s| (slow_s, Ok(())));
@@ -151,7 +158,7 @@ impl LoopTimers {
                 Some(due_us) if together < MOST_TOGETHER => !self.with(py, |inner| inner.continues(due_us)),
                 _ => true,
             };
-            if ran.is_err() || (monotonic_ns() >= until_ns && is_over()) {
+            if ran.is_err() || (self.clock.now_ns() >= until_ns && is_over()) {
                 break ran;
             }
         };
@@ -293,9 +300,9 @@ fn slow_s(event_loop: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
 fn run_watched(handle: &Bound<'_, LoopHandle>, event_loop: &Bound<'_, PyAny>, slow_s: f64) -> PyResult<()> {
     let py = handle.py();
     let call = handle.get().call(py);
-    let began_ns = monotonic_ns();
+    let began_ns = SystemClock::Monotonic.now_ns();
     let ran = LoopHandle::run(handle, event_loop);
-    let took_s = (monotonic_ns() - began_ns) as f64 * 1e-9;
+    let took_s = (SystemClock::Monotonic.now_ns() - began_ns) as f64 * 1e-9;
     if took_s >= slow_s {
         let shown = handle.get().shown_call(py, &call)?;
         let logger = LOGGER.import(py, "asyncio.log", "logger")?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
 use crate::classes::purgatory_object::{DelayedOperationPurgatory, PurgatoryParts};
 use crate::classes::system::SystemTimer;
@@ -35,6 +35,15 @@ impl DelayedOperationPurgatory {
     )]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
         Self { parts: OnceLock::new(), unfinished: GilCell::default() }
+    }
+
+    /// For annotations, as in `DelayedOperationPurgatory[Fetch]`.
+    #[classmethod]
+    fn __class_getitem__<'py>(
+        class: &Bound<'py, PyType>,
+        operation: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        class.py().import("types")?.getattr("GenericAlias")?.call1((class, operation))
     }
 
     #[pyo3(signature = (name, timer=None, timer_enabled=Omittable::OMITTED, *, on_error=None))]

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::core::loop_only;
+use crate::core::callback_rules;
 use crate::driving::timer_object::Timer;
 use crate::operations::operation;
 use crate::operations::operation_host::PythonHost;
@@ -117,7 +117,7 @@ impl DelayedOperationPurgatory {
         operation.as_super().get().delay(py)?;
         let keys = key_collection::read_keys(&native.environment.keys, keys)?;
         if native.environment.timer_enabled {
-            host.set_context(loop_only::context_of_add(&native.environment.core, None, py)?);
+            host.set_context(callback_rules::context_of_add(&native.environment.core, None, py)?);
         }
         let was_cancelled = operation.as_super().get().forget_cancel(py);
         let watched = native.try_complete_else_watch(host, operation.as_unbound(), keys);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
@@ -18,6 +18,7 @@ use crate::tools::errors;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::fork::ProcessOwned;
 use crate::tools::native_lock::{self, SIGNAL_CHECK_US};
+use crate::tools::timerfd::SystemClock;
 use crate::tools::times;
 use crate::values::callback_target::CallbackTarget;
 use crate::values::turnstile::{Entry, Turnstile};
@@ -38,7 +39,8 @@ use tickwheel::{Clock, Wait};
 /// `on_error(task, exception)`: called with the `TimerTask`, or the `TaskBatch` of `add_many`, and what its callback
 /// raised: an `Exception`, on a thread of the timer also `KeyboardInterrupt` and `SystemExit`. By default that goes
 /// to the exception handler of the loop, or to the logger `tickwheel`, which tells of repeats within a minute by
-/// their count. After Kafka's `SystemTimer`.
+/// their count. `clock`: `"boottime"` goes on while the machine is suspended, so that what came due meanwhile runs as
+/// soon as the machine is awake; only on Linux. After Kafka's `SystemTimer`.
 ///
 /// >>> with SystemTimer("demo") as timer:
 /// ...     task = timer.after(60_000, print, "a minute has passed")
@@ -57,7 +59,7 @@ impl SystemTimer {
     #[pyo3(
         signature = (*_args, **_kwargs),
         text_signature = "(name, tick_ms=1, wheel_size=20, start_ms=None, *, reaper=True, executor=None, \
-            precision='exact', slack_us=100, max_pending=None, on_error=None)"
+            precision='exact', slack_us=100, max_pending=None, on_error=None, clock='monotonic')"
     )]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
         PyClassInitializer::from(Timer::empty()).add_subclass(Self { ending: Turnstile::default() })
@@ -66,7 +68,7 @@ impl SystemTimer {
     #[pyo3(
         signature = (
             name, tick_ms=Omittable::OMITTED, wheel_size=Omittable::OMITTED, start_ms=None, *, reaper=Omittable::OMITTED, executor=None,
-            precision=Omittable::OMITTED, slack_us=Omittable::OMITTED, max_pending=None, on_error=None
+            precision=Omittable::OMITTED, slack_us=Omittable::OMITTED, max_pending=None, on_error=None, clock=None
         )
     )]
     #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the Python class")]
@@ -82,13 +84,22 @@ impl SystemTimer {
         slack_us: Omittable<'py>,
         max_pending: Option<&Bound<'py, PyAny>>,
         on_error: Option<&Bound<'py, PyAny>>,
+        clock: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
         let (py, base) = (slf.py(), slf.as_super().get());
         let _call = ForeignCall::enter(py)?;
         base.check_new()?;
-        let clock = match start_ms {
-            Some(start_ms) => Clock::monotonic(settings::start_ms(start_ms)?),
-            None => Clock::monotonic_us(py.import("time")?.call_method0("monotonic_ns")?.extract::<u64>()? / 1000),
+        let clock = SystemClock::from_python(clock)?;
+        let start_us = match start_ms {
+            Some(start_ms) => settings::start_ms(start_ms)? * 1000,
+            None if clock == SystemClock::Boottime => clock.now_ns() / 1000,
+            None => py.import("time")?.call_method0("monotonic_ns")?.extract::<u64>()? / 1000,
+        };
+        let clock = match clock {
+            SystemClock::Monotonic => Clock::monotonic_us(start_us),
+            SystemClock::Boottime => {
+                Clock::boottime_us(start_us).map_err(|error| PyValueError::new_err(error.to_string()))?
+            }
         };
         let target = CallbackTarget::from_python(executor)?;
         let reaper = reaper.flag("reaper", true, "with False call advance_clock")?;

@@ -7,8 +7,8 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
+use crate::core::callback_rules;
 use crate::core::inside_callback::InsideCallback;
-use crate::core::loop_only;
 use crate::core::timer_core::Driver;
 use crate::driving::timer_object::Timer;
 use crate::engine::inspect;
@@ -86,9 +86,9 @@ impl Timer {
         }
         let (delay, is_coroutine) = task.get().delay_and_is_coroutine(task.py())?;
         if is_coroutine && !core.callees.has_loop() {
-            return Err(loop_only::coroutine_function_refused(core, "what this task runs"));
+            return Err(callback_rules::coroutine_function_refused(core, "what this task runs"));
         }
-        let mut context = loop_only::context_of_add(core, context, task.py())?;
+        let mut context = callback_rules::context_of_add(core, context, task.py())?;
         task_adding::schedule(
             task,
             timer_ref,
@@ -101,17 +101,20 @@ impl Timer {
         Ok(())
     }
 
-    /// Run `callback(*args)` once, in `delay_ms` milliseconds. Returns the task, which can be cancelled.
+    /// Run `callback(*args, **kwargs)` once, in `delay_ms` milliseconds. Returns the task, which can be cancelled.
     ///
-    /// The task drops its callback when it can never run again. If the executor is an asyncio loop, `callback` may be a
-    /// coroutine function, and it runs in `context`, by default a copy of the current one. `name`: as for `TimerTask`.
-    /// Errors: as `add`, and as `TimerTask`.
-    #[pyo3(signature = (delay_ms, callback, *args, context=None, name=None))]
+    /// The task drops its callback when it can never run again; with `kwargs` that is a `functools.partial`. If the
+    /// executor is an asyncio loop, `callback` may be a coroutine function. It runs in `context`: by default in a copy
+    /// of the current one on a loop, and elsewhere in that of the thread that calls it; `"copy"` copies the current
+    /// one for any executor, and it stays in memory until then. `name`: as for `TimerTask`. Errors: as `add`, and as
+    /// `TimerTask`.
+    #[pyo3(signature = (delay_ms, callback, *args, kwargs=None, context=None, name=None))]
     fn after<'py>(
         &self,
         delay_ms: &Bound<'py, PyAny>,
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyAny>>,
         context: Option<&Bound<'py, PyAny>>,
         name: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, TimerTask>> {
@@ -119,7 +122,14 @@ impl Timer {
         let timer_ref = entered.timer_ref();
         let delay = times::ms(delay_ms, "delay_ms")?;
         let when = When::AfterUs(delay.to_us());
-        task_adding::add_one_shot(delay_ms.py(), timer_ref, (Some(delay), when), callback, args, (context, name))
+        task_adding::add_one_shot(
+            delay_ms.py(),
+            timer_ref,
+            (Some(delay), when),
+            callback,
+            (args, kwargs),
+            (context, name),
+        )
     }
 
     /// As `after`, in seconds: the name and the unit of asyncio's loops.
@@ -136,7 +146,14 @@ impl Timer {
         let delay = times::seconds(delay, "delay")?;
         let when = When::AfterUs(delay.to_us());
         let timer_ref = entered.timer_ref();
-        task_adding::add_one_shot(callback.py(), timer_ref, (Some(delay), when), callback, args, (context, name))
+        task_adding::add_one_shot(
+            callback.py(),
+            timer_ref,
+            (Some(delay), when),
+            callback,
+            (args, None),
+            (context, name),
+        )
     }
 
     /// As `after`, at an instant of the timer's own clock (see `now_ms`). An instant in the past is due at once.
@@ -153,33 +170,52 @@ impl Timer {
         let entered = self.enter(py)?;
         let timer_ref = entered.timer_ref();
         let due = times::ms(due_ms, "due_ms")?;
-        task_adding::add_one_shot(py, timer_ref, (None, When::AtUs(due.to_us())), callback, args, (context, name))
+        task_adding::add_one_shot(
+            py,
+            timer_ref,
+            (None, When::AtUs(due.to_us())),
+            callback,
+            (args, None),
+            (context, name),
+        )
     }
 
     /// Call `callback(*args)` again and again, at `start_ms + n * period_ms` of the timer's clock, without drift.
     ///
-    /// `start_ms`: by default one period from now; the instants go on from one that is past. `jitter_ms`: each call is
-    /// later by a random time up to this one, shorter than the period. `missed` decides about instants that pass while
-    /// a call runs or waits. They are left out (`"skip"`), made up for one by one (`"all"`), or one call stands for all
-    /// (`"last"`). A coroutine runs as one of `after` does: until it has ended the call runs, and the task is not
-    /// pending. An exception goes to `on_error`, and the calls go on. Returns the task; `cancel` ends it, and a call
-    /// that has begun goes on. `name`: as for `TimerTask`. Errors: as `after`.
-    #[pyo3(signature = (period_ms, callback, *args, start_ms=None, jitter_ms=None, missed=None, context=None, name=None))]
+    /// `start_ms`: by default one period from now; the instants go on from one that is past. `first="now"`: from now
+    /// on. With `period_ms=None` and `gap_ms`, the next call comes so long after the end of the one before.
+    /// `jitter_ms`: each call is later by a random time up to this one, shorter than the period. `missed` decides
+    /// about instants that pass while a call runs or waits. They are left out (`"skip"`), made up for one by one
+    /// (`"all"`), or one call stands for all (`"last"`). The series ends after so many calls (`times`), or with the
+    /// last one that is due at `until_ms` or before. A coroutine runs as one of `after` does: until it has ended the
+    /// call runs, and the task is not pending. An exception goes to `on_error`, and the calls go on. Returns the task;
+    /// `cancel` ends it, `pause` stops it until `resume`, and a call that has begun goes on. `name`: as for
+    /// `TimerTask`. Errors: as `after`.
+    #[pyo3(signature = (
+        period_ms, callback, *args, gap_ms=None, start_ms=None, first=None, jitter_ms=None, missed=None, times=None,
+        until_ms=None, context=None, name=None
+    ))]
     #[expect(clippy::too_many_arguments, reason = "they are the arguments of the Python method")]
     fn every<'py>(
         &self,
-        period_ms: &Bound<'py, PyAny>,
+        period_ms: Option<&Bound<'py, PyAny>>,
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
+        gap_ms: Option<&Bound<'py, PyAny>>,
         start_ms: Option<&Bound<'py, PyAny>>,
+        first: Option<&Bound<'py, PyAny>>,
         jitter_ms: Option<&Bound<'py, PyAny>>,
         missed: Option<&Bound<'py, PyAny>>,
+        times: Option<&Bound<'py, PyAny>>,
+        until_ms: Option<&Bound<'py, PyAny>>,
         context: Option<&Bound<'py, PyAny>>,
         name: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PeriodicTask>> {
         let entered = self.enter(callback.py())?;
-        let periods = Periods { period_ms, start_ms, jitter_ms, missed };
-        PeriodicTask::start(entered.timer_ref(), &periods, (callback, args), (context, name))
+        let (has_start, in_seconds) = (start_ms.is_some(), false);
+        let (period, gap, jitter) = (period_ms, gap_ms, jitter_ms);
+        let periods = Periods { period, gap, first, jitter, missed, times, has_start, in_seconds };
+        PeriodicTask::start(entered.timer_ref(), &periods, (start_ms, until_ms), (callback, args), (context, name))
     }
 
     /// Add one timer for each int64 of a buffer, Arrow array or Arrow stream. Timers that expire together share one

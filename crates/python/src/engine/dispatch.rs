@@ -274,8 +274,9 @@ fn call_task<'py>(
         }
         DueCall::Periodic => {
             let series = task.cast().expect(IS_PERIODIC);
-            called.is_periodic = PeriodicTask::begin(series.get(), py);
-            if !called.is_periodic {
+            let begins = PeriodicTask::begin(series.get(), py);
+            called.is_periodic = begins.is_some();
+            if begins != Some(true) {
                 return Ok(py.None().into_bound(py));
             }
             called.callback = series.as_super().get().callback(py);

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
-use crate::core::loop_only;
+use crate::core::callback_rules;
 use crate::core::timer_core::{MAX_BATCH, TimerCore, tag_of};
 use crate::tools::args;
 use crate::tools::errors;
@@ -128,8 +128,8 @@ impl TaskBatch {
         context: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Self>> {
         args::callable(callback, "callback")?;
-        loop_only::check_callback(core, callback)?;
-        let context = loop_only::context_of_add(core, context, py)?;
+        callback_rules::check_callback(core, callback)?;
+        let context = callback_rules::context_of_add(core, context, py)?;
         if delays_ms.len() > MAX_BATCH {
             let count = delays_ms.len();
             return Err(PyTypeError::new_err(format!("a batch holds at most 2^32 - 2 timers, got {count}: split it")));

@@ -2,6 +2,7 @@
 
 pub(crate) mod awaiting;
 pub(crate) mod batch;
+pub(crate) mod loop_series;
 pub(crate) mod periodic;
 pub(crate) mod task;
 pub(crate) mod task_adding;

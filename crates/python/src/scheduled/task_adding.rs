@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
 use crate::core::attached_timer::Guard;
-use crate::core::loop_only;
+use crate::core::callback_rules;
 use crate::core::timer_core::{NO_INDEX, TimerCore};
 use crate::core::timer_ref::TimerRef;
 use crate::scheduled::task_fields::{TaskFields, TaskKind};
@@ -16,6 +16,7 @@ use crate::scheduled::task_object::TimerTask;
 use crate::tools::args;
 use crate::tools::gil_cell;
 use crate::tools::times::Ms;
+use crate::values::coroutine_functions;
 use tickwheel::internal::{Due, Room};
 use tickwheel::{Handle, When};
 
@@ -25,14 +26,15 @@ pub(crate) fn add_one_shot<'py>(
     timer_ref: &Py<TimerRef>,
     (delay, when): (Option<Ms>, When),
     callback: &Bound<'py, PyAny>,
-    args: &Bound<'py, PyTuple>,
+    (args, kwargs): (&Bound<'py, PyTuple>, Option<&Bound<'py, PyAny>>),
     (context, name): (Option<&Bound<'py, PyAny>>, Option<&Bound<'py, PyAny>>),
 ) -> PyResult<Bound<'py, TimerTask>> {
     let name = name.map(args::task_name).transpose()?;
-    let task = one_shot(py, delay, callback, args, name)?;
+    let partial = kwargs.map(|kwargs| coroutine_functions::partial(callback, kwargs)).transpose()?;
+    let task = one_shot(py, delay, partial.as_ref().unwrap_or(callback), args, name)?;
     let core = timer_ref.get().core();
-    loop_only::check_callback(core, callback)?;
-    let mut context = loop_only::context_of_add(core, context, py)?;
+    callback_rules::check_callback(core, callback)?;
+    let mut context = callback_rules::context_of_add(core, context, py)?;
     core.check_process(py)?;
     let reference = task.clone().into_any().unbind();
     let (mut state, due) = admit(py, core, core.lock_unchecked(py), when, 1)?;

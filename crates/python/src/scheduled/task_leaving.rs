@@ -25,7 +25,7 @@ pub(crate) struct RemovedTask {
 
 impl RemovedTask {
     /// Counts the end of the entry and drops the references. No native lock may be held.
-    fn end_and_drop(mut self, py: Python<'_>) {
+    pub(super) fn end_and_drop(mut self, py: Python<'_>) {
         awaiting::tell(py, std::mem::take(&mut self.waiters), false);
         if let Some(timer) = self.timer.take() {
             timer.get().core().callees.entries_ended(py, 1);

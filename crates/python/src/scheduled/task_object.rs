@@ -15,6 +15,7 @@ use crate::tools::args;
 use crate::tools::finalizing;
 use crate::tools::gil_cell::{self, GilCell};
 use crate::tools::times::Ms;
+use crate::values::coroutine_functions;
 use tickwheel::Handle;
 
 /// Something to run after a delay: a callable with arguments, or a subclass with `run()`.
@@ -175,7 +176,7 @@ impl TimerTask {
             return Ok(name.into_any());
         }
         if let Some(callback) = callback
-            && let Ok(name) = callback.bind(py).getattr("__qualname__")
+            && let Ok(name) = coroutine_functions::unwrap_partials(callback.bind(py))?.getattr("__qualname__")
         {
             return Ok(name.unbind());
         }

@@ -1,10 +1,48 @@
-//! A timer of the system that an event loop can watch as a file, on the clock of `time.monotonic`. Linux has one; elsewhere the loops
-//! keep their own timers.
+//! The clocks of the system, and a timer that an event loop can watch as a file. Linux has one; elsewhere the loops keep their own
+//! timers.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::tools::describe;
+
+/// A clock of the system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SystemClock {
+    /// The one of `time.monotonic`.
+    Monotonic,
+    /// The one that goes on while the machine is suspended.
+    Boottime,
+}
+
+impl SystemClock {
+    /// Errors: `ValueError`, also for a clock that this system does not have.
+    pub(crate) fn from_python(clock: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let Some(clock) = clock else { return Ok(Self::Monotonic) };
+        match clock.extract().unwrap_or("") {
+            "monotonic" => Ok(Self::Monotonic),
+            "boottime" if cfg!(target_os = "linux") => Ok(Self::Boottime),
+            "boottime" => {
+                Err(PyValueError::new_err("only Linux has the clock 'boottime': leave it out for 'monotonic'"))
+            }
+            _ => Err(PyValueError::new_err(format!(
+                "clock must be 'monotonic' or 'boottime', got {}: 'boottime' goes on while the machine is suspended",
+                describe::type_and_value(clock)?
+            ))),
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        if self == Self::Monotonic { "monotonic" } else { "boottime" }
+    }
+}
 
 #[cfg(target_os = "linux")]
 mod system {
     use std::io;
     use std::os::fd::{AsRawFd, OwnedFd};
+
+    use super::SystemClock;
 
     use rustix::time::{
         ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
@@ -17,12 +55,15 @@ mod system {
 
     impl TimerFd {
         /// It is not armed. Errors: that of the system, as where a process has too many open files.
-        pub(crate) fn new() -> io::Result<Self> {
-            let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-            Ok(Self(timerfd_create(TimerfdClockId::Monotonic, flags)?))
+        pub(crate) fn new(clock: SystemClock) -> io::Result<Self> {
+            let clock = match clock {
+                SystemClock::Monotonic => TimerfdClockId::Monotonic,
+                SystemClock::Boottime => TimerfdClockId::Boottime,
+            };
+            Ok(Self(timerfd_create(clock, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?))
         }
 
-        /// At this reading of [`monotonic_ns`], or never. An instant that is past counts at once.
+        /// At this reading of its clock, or never. An instant that is past counts at once.
         pub(crate) fn arm(&self, at_us: Option<u64>) {
             let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
             let at = at_us.map_or(zero, |at_us| {
@@ -39,11 +80,12 @@ mod system {
         }
     }
 
-    /// The clock of `time.monotonic`.
-    #[inline]
-    pub(crate) fn monotonic_ns() -> u64 {
-        let now = clock_gettime(ClockId::Monotonic);
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    impl SystemClock {
+        #[inline]
+        pub(crate) fn now_ns(self) -> u64 {
+            let now = clock_gettime(if self == Self::Monotonic { ClockId::Monotonic } else { ClockId::Boottime });
+            now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+        }
     }
 }
 
@@ -53,13 +95,15 @@ mod system {
     use std::sync::OnceLock;
     use std::time::Instant;
 
+    use super::SystemClock;
+
     /// There is none.
     #[derive(Debug)]
     pub(crate) enum TimerFd {}
 
     impl TimerFd {
         /// Errors: always.
-        pub(crate) fn new() -> io::Result<Self> {
+        pub(crate) fn new(_clock: SystemClock) -> io::Result<Self> {
             Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux has a timerfd: use the loop's own timers"))
         }
 
@@ -72,11 +116,13 @@ mod system {
         }
     }
 
-    /// A clock of its own, as nothing is placed on it.
-    pub(crate) fn monotonic_ns() -> u64 {
-        static ORIGIN: OnceLock<Instant> = OnceLock::new();
-        ORIGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    impl SystemClock {
+        /// A clock of its own, as nothing is placed on it.
+        pub(crate) fn now_ns(self) -> u64 {
+            static ORIGIN: OnceLock<Instant> = OnceLock::new();
+            ORIGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64
+        }
     }
 }
 
-pub(crate) use system::{TimerFd, monotonic_ns};
+pub(crate) use system::TimerFd;

@@ -112,6 +112,11 @@ pub(crate) fn seconds(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Ms> {
     read(value, what, Unit::Seconds)
 }
 
+/// Reads a time in seconds of the types that a loop takes; `what` is the argument's name.
+pub(crate) fn loop_delay(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Ms> {
+    in_range(loop_seconds(value, what, LoopUse::Delay)?, what, Unit::Seconds)
+}
+
 fn read(value: &Bound<'_, PyAny>, what: &str, unit: Unit) -> PyResult<Ms> {
     if let Ok(float) = value.cast::<PyFloat>() {
         return in_range(float.value(), what, unit);

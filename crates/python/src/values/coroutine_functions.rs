@@ -9,9 +9,10 @@
 
 use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyFunction, PyString, PyType, PyWeakrefReference};
+use pyo3::types::{PyCFunction, PyDict, PyFunction, PyMapping, PyString, PyType, PyWeakrefReference};
 
 use crate::tools::args;
+use crate::tools::describe;
 use crate::tools::gil_cell::GilCell;
 use crate::tools::made_once::{MadeOnce, intern};
 use crate::values::function_parts::{code_of, function_of_method};
@@ -71,6 +72,19 @@ pub(crate) fn is_of_gone_object(callback: &Bound<'_, PyAny>) -> bool {
         Ok(is_weak && function.getattr(intern!(py, "_method"))?.call0()?.is_none())
     };
     is_gone().unwrap_or(false) // a partial of the user may raise: then the calls go on
+}
+
+/// The callback with these keyword arguments.
+pub(crate) fn partial<'py>(callback: &Bound<'py, PyAny>, kwargs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = callback.py();
+    args::callable(callback, "callback")?;
+    if kwargs.cast::<PyMapping>().is_err() {
+        let given = describe::type_and_value(kwargs)?;
+        let text = format!("kwargs must map the names of keyword arguments to values, got {given}: pass a dict");
+        return Err(PyTypeError::new_err(text));
+    }
+    let kwargs = py.get_type::<PyDict>().call1((kwargs,))?.cast_into()?;
+    PARTIAL.import(py, "functools", "partial")?.call((callback,), Some(&kwargs))
 }
 
 /// The function inside a `functools.partial` or a method, which may be nested; any other object is returned as it is. A

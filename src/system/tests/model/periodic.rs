@@ -55,3 +55,42 @@ fn a_shutdown_returns_the_pending_call_of_a_series_or_ends_it__t11_t20() {
         assert_eq!(Arc::strong_count(&calls), 1, "the callback is dropped with the series");
     });
 }
+
+#[test]
+fn no_call_of_a_periodic_task_begins_while_it_is_paused_and_one_comes_after__t20() {
+    let (ran, stopped) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let seen = (Arc::clone(&ran), Arc::clone(&stopped));
+    sample(RUNS, move || {
+        let timer = system();
+        let (is_paused, calls, late) =
+            (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let callback = {
+            let (is_paused, calls, late) = (Arc::clone(&is_paused), Arc::clone(&calls), Arc::clone(&late));
+            move || {
+                count(if is_paused.load(Ordering::SeqCst) { &late } else { &calls });
+                shuttle::thread::yield_now();
+            }
+        };
+        let task = timer.every(Every { start: Some(NOW.into()), ..Every::new(SOON) }, callback).unwrap();
+        let clock = {
+            let timer = Arc::clone(&timer);
+            spawn(move || pass_time(&timer.timer, SOON_US))
+        };
+        assert!(task.pause(), "it was the only one");
+        is_paused.store(true, Ordering::SeqCst);
+        shuttle::thread::yield_now();
+        is_paused.store(false, Ordering::SeqCst);
+        count(if calls.load(Ordering::SeqCst) > 0 { &ran } else { &stopped });
+        assert!(task.resume());
+        join([clock]);
+        assert!(timer.timer.len() <= 1, "a pause and a resume leave one call, not two");
+        pass_time(&timer.timer, 2 * SOON_US);
+        assert!(timer.shutdown(None).len() <= 1);
+        assert_eq!(late.load(Ordering::SeqCst), 0, "a call began during the pause");
+        assert!(calls.load(Ordering::SeqCst) > 0, "no call came after the pause");
+        drop(task);
+        assert_eq!(Arc::strong_count(&calls), 1, "the callback is dropped with the series");
+    });
+    assert!(seen.0.load(Ordering::Relaxed) > 0, "no call ever ran before the pause");
+    assert!(seen.1.load(Ordering::Relaxed) > 0, "the pause was never first");
+}

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use super::{RUNS, every, join, sample, spawn, timer, with_reaper};
+use super::{RUNS, every, join, on_alarm, pass_time, sample, spawn, system_on_alarm, timer, with_reaper};
+use crate::clock::{ALARM_START_US, Clock};
 use crate::executor::Released;
 use crate::lead::Wait;
+use crate::sync::{Mutex, WakeSignal, unbounded};
 use crate::timer::Timer;
 use crate::when::When;
 
@@ -116,5 +119,63 @@ fn a_move_forward_is_heard__t7() {
         assert_eq!(released.recv().unwrap().tickets.len(), 1);
         timer.close();
         join([reaper]);
+    });
+}
+
+#[test]
+fn a_wake_between_the_look_and_the_sleep_by_an_alarm_is_not_lost() {
+    every(|| {
+        let clock = Clock::manual(ALARM_START_US / 1000);
+        let shared = Arc::new((Mutex::new(0), WakeSignal::on(&clock).unwrap()));
+        let waker = {
+            let shared = Arc::clone(&shared);
+            spawn(move || {
+                for _ in 0..2 {
+                    *shared.0.lock() += 1; // it is unlocked before the wake
+                    shared.1.wake();
+                }
+            })
+        };
+        let mut changes = shared.0.lock();
+        while *changes < 2 {
+            changes = shared.1.sleep((&shared.0, changes), &clock, u64::MAX);
+        }
+        drop(changes);
+        join([waker]);
+    });
+}
+
+#[test]
+fn an_add_and_a_suspend_are_heard_by_a_reaper_that_sleeps_by_an_alarm() {
+    sample(RUNS, || {
+        let timer = on_alarm();
+        timer.add(When::AfterUs(HOUR_US), 1).unwrap();
+        let (reaper, released) = with_reaper(&timer);
+        timer.add(When::AtUs(0), 2).unwrap();
+        assert_eq!(released.recv().unwrap().tickets.len(), 1);
+        // The machine sleeps for an hour, at any moment between the reaper's look and its sleep.
+        pass_time(&timer, ALARM_START_US + HOUR_US);
+        assert_eq!(released.recv().unwrap().tickets.len(), 1);
+        timer.close();
+        join([reaper]);
+    });
+}
+
+#[test]
+fn what_comes_due_during_a_suspend_runs_at_once_whoever_leads() {
+    sample(RUNS, || {
+        let timer = system_on_alarm();
+        let (send, receive) = unbounded();
+        let far = send.clone();
+        timer.after(Duration::from_micros(HOUR_US), move || far.send("far").unwrap()).unwrap();
+        let adder = {
+            let timer = Arc::clone(&timer);
+            spawn(move || drop(timer.after(Duration::ZERO, move || send.send("now").unwrap())))
+        };
+        assert_eq!(receive.recv(), Ok("now"));
+        pass_time(&timer.timer, ALARM_START_US + HOUR_US);
+        assert_eq!(receive.recv(), Ok("far"));
+        join([adder]);
+        assert!(timer.shutdown(None).is_empty());
     });
 }

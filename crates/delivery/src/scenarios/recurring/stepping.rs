@@ -70,6 +70,20 @@ fn after_a_step_every_goes_on_in_its_rhythm_and_no_id_comes_twice__d19() {
     }
 }
 
+/// Both clocks go on during a suspend, and no thread runs.
+#[test]
+fn a_suspend_is_no_step_and_missed_decides__d3_d19() {
+    for (missed, expected) in [("skip", [1, 20].as_slice()), ("all", &[1, 2, 3]), ("last", &[1, 19, 20])] {
+        let world = ByHand::start(Settings::default());
+        world.give(vec![beat(&format!(r#","missed":"{missed}""#))]);
+        assert_eq!(sent_in(&world, 5), [at(0)]);
+        world.advance_ms(19_100);
+        world.engine.follow_clock();
+        let sent = sent_in(&world, 9);
+        assert_eq!(sent[..expected.len()], expected.iter().map(|n| at(n * 1_000)).collect::<Vec<_>>(), "{missed}");
+    }
+}
+
 #[test]
 fn a_step_that_a_send_sees_first_is_followed_too__d19() {
     let world = ByHand::start(Settings::default());

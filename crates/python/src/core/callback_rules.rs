@@ -1,8 +1,8 @@
-//! What an add may pass only if the executor is an asyncio loop: a context and a coroutine function (T8).
+//! In which context a callback will run, and that only an asyncio loop runs coroutine functions (T8).
 //!
-//! Other timers keep no context: it would hold memory until the timer fires.
+//! Unless the executor is a loop, an add keeps no context by default: it would hold memory until the timer fires.
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -14,37 +14,28 @@ use crate::values::coroutine_functions;
 static CONTEXT: MadeOnce<Py<PyType>> = MadeOnce::new();
 static COPY_CONTEXT: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
-/// The context in which a callback will run: the given context, or a copy of the current context. `None` if the
-/// executor is not a loop.
+/// The context in which a callback will run: the given one; or, for "copy" and for a loop, a copy of the current one. `None` for
+/// that of the thread that calls it.
 #[inline]
 pub(crate) fn context_of_add(
     core: &TimerCore,
     given: Option<&Bound<'_, PyAny>>,
     py: Python<'_>,
 ) -> PyResult<Option<Py<PyAny>>> {
-    if given.is_none() && !core.callees.has_loop() { Ok(None) } else { loop_context(core, given, py).map(Some) }
+    if given.is_none() && !core.callees.has_loop() { Ok(None) } else { kept_context(given, py).map(Some) }
 }
 
 #[cold]
-fn loop_context(core: &TimerCore, given: Option<&Bound<'_, PyAny>>, py: Python<'_>) -> PyResult<Py<PyAny>> {
-    let Some(given) = given else {
+fn kept_context(given: Option<&Bound<'_, PyAny>>, py: Python<'_>) -> PyResult<Py<PyAny>> {
+    let Some(given) = given.filter(|given| given.extract().unwrap_or("") != "copy") else {
         return Ok(COPY_CONTEXT.import(py, "contextvars", "copy_context")?.call0()?.unbind());
     };
     // A class without subclasses; pyo3 does not name it in a build for the limited API.
-    if !given.get_type().is(CONTEXT.import(py, "contextvars", "Context")?) {
-        let given = describe::type_and_value(given)?;
-        return Err(PyTypeError::new_err(format!(
-            "context must be a contextvars.Context, got {given}: pass contextvars.copy_context(), or leave it out"
-        )));
+    if given.get_type().is(CONTEXT.import(py, "contextvars", "Context")?) {
+        return Ok(given.clone().unbind());
     }
-    if !core.callees.has_loop() {
-        return Err(PyValueError::new_err(format!(
-            "context is only for timers whose executor is an asyncio loop, which timer '{}' does not have: pass context.run as \
-             callback, with the function as its first argument",
-            core.name
-        )));
-    }
-    Ok(given.clone().unbind())
+    let given = describe::type_and_value(given)?;
+    Err(PyTypeError::new_err(format!("context must be a contextvars.Context or 'copy', got {given}: or leave it out")))
 }
 
 /// Refuses a coroutine function if the executor is not a loop.
