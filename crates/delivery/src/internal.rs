@@ -45,7 +45,7 @@ pub use crate::store::maintenance::Stop;
 pub use crate::store::maintenance::backup::{backup, restore};
 pub use crate::store::maintenance::check::{Checked, check};
 pub use crate::store::maintenance::closed::compact;
-pub use crate::store::{ActionKind, Filter, MOST_PAUSED_KEYS, Outcome, Progress};
+pub use crate::store::{ActionKind, Filter, MOST_PAUSED_KEYS, Outcome, PartKind, Progress};
 
 /// Due times, as numbers and as text.
 pub mod times {

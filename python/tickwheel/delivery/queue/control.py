@@ -138,9 +138,11 @@ class HttpControl(ServerView):
                 answer = self.request("POST", "/requeue", {"id": id, "key": key})
             case Again(id, key):
                 answer = self.request("POST", address("/again", id=id, key=key))
-            case Pause(is_paused, key, destination, tenant):
+            case Pause(is_paused, key, destination, tenant, until_ms):
                 path = "/pause" if is_paused else "/resume"
-                answer = self.request("POST", address(path, key=key, destination=destination, tenant=tenant))
+                names = {"key": key, "destination": destination, "tenant": tenant}
+                until = None if until_ms is None else rfc_3339(until_ms)
+                answer = self.request("POST", address(path, **names, until=until))
             case SetDestination(name, settings):
                 answer = self.request("PUT", path_of("destinations", name), msgspec.Raw(settings.encode()))
             case RemoveDestination(name, dead):

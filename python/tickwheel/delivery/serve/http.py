@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Scope
 
-from tickwheel._native import Receipt, due_ms_of, read_records, rfc_3339
+from tickwheel._native import Receipt, due_ms_of, due_of, read_records, rfc_3339
 from tickwheel.delivery.base.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import is_text
@@ -259,16 +259,22 @@ class _Messages:
     async def pause(self, request: Request) -> Response:
         path = request.url.path
         allowed = f"{path}, or {path}?key=K, {path}?destination=NAME, or {path}?tenant=NAME, not empty"
-        given = _given(request, ("key", "destination", "tenant"), "the address names nothing", allowed)
+        names: tuple[str, ...] = ("key", "destination", "tenant")
+        if path == "/pause":
+            allowed, names = f"each with until=TIME or without: {allowed}", (*names, "until")
+        given = _given(request, names, "the address names nothing", allowed)
+        until = given.pop("until", None)
         if len(given) > 1:
             raise problem(400, f"the address names a {' and a '.join(given)}", allowed)
         await self._no_body(request, f"{allowed}: a name is in the address")
-        asked = Pause(path == "/pause", **given)
+        until_ms = None if until is None else due_of(until, "until")
+        asked = Pause(path == "/pause", **given, until_ms=until_ms)
         answer = await self._ask(asked)
         if answer is Answer.REFUSED:
             raise problem(reply("pause", answer).status, *self._running.why_not_paused(asked))
+        shown = given if until_ms is None else given | {"until": rfc_3339(until_ms)}
         return json_response(
-            reply("pause", answer).status if answer is Answer.UNKNOWN else 200, given | {"state": answer}
+            reply("pause", answer).status if answer is Answer.UNKNOWN else 200, shown | {"state": answer}
         )
 
     async def again(self, request: Request) -> Response:

@@ -209,7 +209,8 @@ class Http:
         return "POST", f"/again?{urlencode(fields)}", None
 
     def _pause(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
-        return "POST", of_key("/pause", fields), None
+        given = {name: value for name, value in fields.items() if value is not None}
+        return "POST", f"/pause?{urlencode(given)}", None
 
     def _resume(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
         return "POST", of_key("/resume", fields), None

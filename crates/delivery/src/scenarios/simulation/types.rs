@@ -9,7 +9,7 @@ use crate::message::incoming::Incoming;
 use crate::message::shares::{destination_in, tenant_in};
 use crate::message::{Body, Cancel, Extras, Message, Reschedule};
 use crate::sinks::{Delivery, Sink, Verdicts};
-use crate::store::{ActionKind, Filter, Letter, Outcome};
+use crate::store::{ActionKind, Filter, Letter, Outcome, PartKind};
 
 pub(super) const MAX_ATTEMPTS: u32 = 3;
 
@@ -68,6 +68,7 @@ pub(super) enum Asked {
     PauseKey(u8, bool),
     Look(Name),
     Tenant(u8, TenantChange),
+    PauseTenant(u8, bool),
     /// A record that could not be read.
     Bad(i64),
 }
@@ -181,7 +182,12 @@ pub(super) fn name_asked(asked: &Asked) -> Option<Name> {
         | Asked::Again(name)
         | Asked::Cancel(name)
         | Asked::Look(name) => Some(*name),
-        Asked::CancelMany(_) | Asked::Pause(_) | Asked::PauseKey(..) | Asked::Tenant(..) | Asked::Bad(_) => None,
+        Asked::CancelMany(_)
+        | Asked::Pause(_)
+        | Asked::PauseKey(..)
+        | Asked::Tenant(..)
+        | Asked::PauseTenant(..)
+        | Asked::Bad(_) => None,
     }
 }
 
@@ -235,12 +241,13 @@ pub(super) fn item(asked: &Asked, share: i64) -> Item {
             kind: ActionKind::Cancel,
             filter: Filter { key: key.map(|key| format!("k{key}")), ..Filter::default() },
         },
-        Asked::Pause(is_paused) => Item::Pause { key: None, is_paused: *is_paused },
-        Asked::PauseKey(key, is_paused) => Item::Pause { key: Some(format!("k{key}")), is_paused: *is_paused },
+        Asked::Pause(is_paused) => Item::pause(None, *is_paused),
+        Asked::PauseKey(key, is_paused) => Item::pause(Some(format!("k{key}")), *is_paused),
         Asked::Look(name) => {
             let (key, id) = text(*name);
             Item::Look { id, key }
         }
+        Asked::PauseTenant(number, is_paused) => Item::pause_part(PartKind::Tenant, &tenant(*number), *is_paused),
         Asked::Tenant(number, change) => Item::ChangeTenant { name: tenant(*number), change: change.clone() },
         Asked::Bad(line) => Item::Letter(Letter {
             source: "input".to_owned(),
