@@ -812,14 +812,14 @@ class Replay:
 class _Options(TypedDict, total=False):
     """How a call reads what it is given.
 
-    `format`: an item, which is a message or a request; many of them; many messages; the bytes of one JSON object, or of
-    lines of NDJSON. `replace`: messages take the place of those of their names; with `at_latest_ms` they are due at
-    most so long after the first call of a series. `limits`, of `destinations` and `tenants`: anything but a new message
-    within these, which does not recur, is a bad record. `trace`: the `traceparent` of messages without one. With more
-    than `most_bad` bad records none is taken.
+    `format`: an item, which is a message or a request; many of them; many messages; the bytes of one JSON object, of
+    lines of NDJSON, or of CSV. `replace`: messages take the place of those of their names; with `at_latest_ms` they are
+    due at most so long after the first call of a series. `limits`, of `destinations` and `tenants`: anything but a new
+    message within these, which does not recur, is a bad record. `trace`: the `traceparent` of messages without one.
+    With more than `most_bad` bad records none is taken.
     """
 
-    format: Literal["item", "items", "messages", "object", "lines"]
+    format: Literal["item", "items", "messages", "object", "lines", "csv"]
     replace: bool
     at_latest_ms: int | None
     limits: Mapping[str, Sequence[str]] | None
@@ -946,6 +946,7 @@ class Records:
 
     def to_list(self) -> list[Message | Cancel | Reschedule | Event | BadRecord]: ...
     def places(self) -> list[tuple[str, int, bytes | None] | None]: ...
+    def message_records(self) -> list[bytes | None]: ...
     def to_hand_off(self) -> bytes: ...
 
 @final

@@ -21,6 +21,7 @@ pub use crate::message::fields::{Fields, Other, Payload, Request, Schema, Value}
 pub use crate::message::incoming::{Digest, Incoming, Origin};
 pub use crate::message::parsed::Parsed;
 pub use crate::message::partition::PARTITIONS;
+pub use crate::message::record::record_as_given;
 pub use crate::message::{
     Body, Cancel, Extras, MAX_PAYLOAD, Reschedule, check_name, check_traceparent, checked, checked_destination,
     checked_tenant, not_json,

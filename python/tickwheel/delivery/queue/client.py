@@ -35,13 +35,12 @@ from tickwheel.delivery.observe.tracing import current_traceparent
 from tickwheel.delivery.outbox.records import event_record, fields_of
 from tickwheel.delivery.queue.control import HttpControl
 from tickwheel.delivery.queue.queue import DeliveryQueue
-from tickwheel.delivery.queue.server_view import Refused, ServerView, address, path_of
+from tickwheel.delivery.queue.server_view import Refused, ServerView, address, batches, path_of
 from tickwheel.delivery.sight import Action
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_BATCH_BYTES, _BATCH_LINES = 1 << 20, 5_000
 _AT_A_TIME: Final = 8
 _ANSWERS: Final = {OTHER_CONTENT.reason: Answer.CONFLICT, MANY_WAIT.reason: Answer.FULL}
 _NO_DESTINATION: Final = 422
@@ -119,7 +118,7 @@ class _ServedQueue(DeliveryQueue):
     def _put(self, given: Sequence[Any]) -> Iterator[Answer | BadRecord]:
         """Put them in their order, some in each request."""
         for query, records in groupby(map(_record_of, given), key=lambda it: it[0]):
-            for body in _batches(line for _, line in records):
+            for body in batches(line for _, line in records):
                 for told in self.server.lines(f"/messages{query}", body):
                     yield _answer_of(told)
 
@@ -141,19 +140,6 @@ def _record_of(given: Any) -> tuple[str, bytes]:
     named = {"payload_base64": b64encode(payload).decode()} if isinstance(payload, bytes) else {"payload": payload}
     record = {"traceparent": current_traceparent()} | fields | named
     return query, msgspec.json.encode({name: value for name, value in record.items() if value is not None})
-
-
-def _batches(lines: Iterable[bytes]) -> Iterator[bytes]:
-    batch: list[bytes] = []
-    size = 0
-    for line in lines:
-        if batch and (size + len(line) > _BATCH_BYTES or len(batch) == _BATCH_LINES):
-            yield b"\n".join(batch)
-            batch, size = [], 0
-        batch.append(line)
-        size += len(line)
-    if batch:
-        yield b"\n".join(batch)
 
 
 def _answer_of(told: Mapping[str, Any]) -> Answer | BadRecord:

@@ -49,7 +49,8 @@ Asked: TypeAlias = (
     | SetTenant
     | RemoveTenant
 )
-_KEEP_IDS_DAYS: Final = 36_500.0  # the longest: how long ids are kept is for the next deliverer to say
+KEEP_IDS_DAYS: Final = 36_500.0
+"""The longest: how long ids are kept is for the next deliverer to say."""
 
 
 class StoreControl:
@@ -60,15 +61,9 @@ class StoreControl:
     def __init__(self, store: Path) -> None:
         self._view = StoreView(store)
         self._view.list(limit=1)  # there is one
-        is_used, process = store_owner(store) or (False, None)
-        if is_used:
-            who = "another process" if process is None else f"process {process}"
-            raise WrongUsage(
-                f"{who} works with {store}: name the address of its tickwheel serve, such as http://127.0.0.1:7400, or"
-                " stop it first"
-            )
+        refuse_used(store)
         _check_letters(store)
-        settings = Settings(keep_ids_days=_KEEP_IDS_DAYS)
+        settings = Settings(keep_ids_days=KEEP_IDS_DAYS)
         self._running = Running(store, Destination.named(), settings, log_letters)
 
     def ask(self, item: Asked) -> Answer:
@@ -107,6 +102,17 @@ class StoreControl:
         if answer is Answer.REFUSED and isinstance(item, Pause):
             raise WrongUsage(": ".join(self._running.why_not_paused(item)))
         return answer  # type: ignore[return-value]  # it is no record
+
+
+def refuse_used(store: Path) -> None:
+    """Errors: `WrongUsage` if a process works with the store."""
+    is_used, process = store_owner(store) or (False, None)
+    if is_used:
+        who = "another process" if process is None else f"process {process}"
+        raise WrongUsage(
+            f"{who} works with {store}: name the address of its tickwheel serve, such as http://127.0.0.1:7400, or"
+            " stop it first"
+        )
 
 
 def _check_letters(store: Path) -> None:

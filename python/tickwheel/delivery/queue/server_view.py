@@ -4,7 +4,7 @@ import http.client
 import random
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
@@ -29,6 +29,7 @@ _T = TypeVar("_T")
 _TIMEOUT_S: Final = 30.0
 _WAITS_S: Final = (0.1, 5.0)  # the first before another try, and the longest
 _NDJSON: Final = "application/x-ndjson"
+_BATCH_BYTES, _BATCH_LINES = 1 << 20, 5_000
 _PASSING: Final = (408, 429)
 
 
@@ -188,6 +189,20 @@ class ServerView:
         except (msgspec.DecodeError, TypeError, KeyError) as error:
             failed = f"{self._url} answers {status}, and not as a tickwheel serve does"
             raise (_MayPass if may_pass else DeliveryFailed)(failed) from error
+
+
+def batches(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Bodies of at most a megabyte and 5,000 lines, but for a line that is longer."""
+    batch: list[bytes] = []
+    size = 0
+    for line in lines:
+        if batch and (size + len(line) > _BATCH_BYTES or len(batch) == _BATCH_LINES):
+            yield b"\n".join(batch)
+            batch, size = [], 0
+        batch.append(line)
+        size += len(line)
+    if batch:
+        yield b"\n".join(batch)
 
 
 def address(path: str, **parameters: object) -> str:

@@ -176,7 +176,9 @@ class _Messages:
                 return await self._told(await self.arrow.messages(request, options, take_room))
         limit = 2 * self._max_payload + _OVERHEAD
         options["max_payload"] = self._max_payload
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() in _NDJSON:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind in _NDJSON or kind == "text/csv":
+            options["format"] = "csv" if kind == "text/csv" else "lines"
             async with self._bodies.receive(request, max(limit, _MANY), _NONE_OF_MANY) as body:
                 with self._bodies.room_for_faults(_NONE_OF_MANY) as take_room:
                     return await self._many(body, options, take_room)
@@ -202,7 +204,7 @@ class _Messages:
         return _state(operation, id_, key, found, **more)
 
     async def _many(self, body: bytes, options: dict[str, Any], take_room: Callable[[int], None]) -> Response:
-        read = partial(read_records, body, format="lines", most_bad=_MOST_BAD, **options)
+        read = partial(read_records, body, most_bad=_MOST_BAD, **options)
         try:
             [records] = await self._of_many.call(read)
         except BadRecord as bad:
