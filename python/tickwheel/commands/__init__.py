@@ -21,6 +21,7 @@ from tickwheel.commands.control import again, cancel, event, forget_event, pause
 from tickwheel.commands.deliver import deliver
 from tickwheel.commands.destinations import destinations
 from tickwheel.commands.load import load
+from tickwheel.commands.mcp import mcp
 from tickwheel.commands.outbox import outbox
 from tickwheel.commands.printing import say, say_lines
 from tickwheel.commands.report import report
@@ -109,6 +110,7 @@ for _command in (
         again,
         pause,
         resume,
+        mcp,
         destinations,
         tenants,
     ),
