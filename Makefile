@@ -8,7 +8,7 @@ export PYO3_PYTHON := $(BIN)/python
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 RUST := $(shell find src crates -name '*.rs' -o -name '*.sql') Cargo.toml crates/delivery/Cargo.toml crates/python/Cargo.toml Cargo.lock pyproject.toml
 # The packages of all extras in pyproject.toml.
-LIBRARIES := click confluent-kafka jinja2 matplotlib msgspec opentelemetry-sdk prometheus-client 'psycopg[binary]' pyarrow rich starlette uvicorn
+LIBRARIES := click confluent-kafka jinja2 matplotlib mcp msgspec opentelemetry-sdk prometheus-client 'psycopg[binary]' pyarrow rich starlette uvicorn
 # Spark is installed only with a Java that it can use; otherwise its tests are skipped, and say so.
 SPARK := $(shell sh .ci/has-java 17 && echo $(VENV)/spark)
 # Relative to benches/peers, because the page of the results shows this path.

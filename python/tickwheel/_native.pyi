@@ -892,14 +892,14 @@ class Replay:
 class _Options(TypedDict, total=False):
     """How a call reads what it is given.
 
-    `format`: an item, which is a message or a request; many of them; many messages; the bytes of one JSON object, or of
-    lines of NDJSON. `replace`: messages take the place of those of their names; with `at_latest_ms` they are due at
-    most so long after the first call of a series. `limits`, of `destinations` and `tenants`: anything but a new message
-    within these, which does not recur, is a bad record. `trace`: the `traceparent` of messages without one. With more
-    than `most_bad` bad records none is taken.
+    `format`: an item, which is a message or a request; many of them; many messages; the bytes of one JSON object, of
+    lines of NDJSON, or of CSV. `replace`: messages take the place of those of their names; with `at_latest_ms` they are
+    due at most so long after the first call of a series. `limits`, of `destinations` and `tenants`: anything but a new
+    message within these, which does not recur, is a bad record. `trace`: the `traceparent` of messages without one.
+    With more than `most_bad` bad records none is taken.
     """
 
-    format: Literal["item", "items", "messages", "object", "lines"]
+    format: Literal["item", "items", "messages", "object", "lines", "csv"]
     replace: bool
     at_latest_ms: int | None
     limits: Mapping[str, Sequence[str]] | None
@@ -1026,6 +1026,7 @@ class Records:
 
     def to_list(self) -> list[Message | Cancel | Reschedule | Event | BadRecord]: ...
     def places(self) -> list[tuple[str, int, bytes | None] | None]: ...
+    def message_records(self) -> list[bytes | None]: ...
     def to_hand_off(self) -> bytes: ...
 
 @final
@@ -1148,6 +1149,7 @@ class StoreSnapshot:
     def destination_figures(
         self, names: Sequence[str] | None, limit: int, now_ms: int
     ) -> tuple[dict[str, Any], list[dict[str, Any]]]: ...
+    def paused_until_ms(self) -> int | None: ...
     def paused_keys(self) -> int: ...
     def dead_letters(self) -> int: ...
     def longest_in_doubt(self, most: int) -> tuple[list[dict[str, Any]], bool]: ...

@@ -21,6 +21,7 @@ pub use crate::message::fields::{Fields, Other, Payload, Request, Schema, Value}
 pub use crate::message::incoming::{Digest, Incoming, Origin};
 pub use crate::message::parsed::Parsed;
 pub use crate::message::partition::PARTITIONS;
+pub use crate::message::record::record_as_given;
 pub use crate::message::{
     Body, Cancel, Extras, MAX_PAYLOAD, Reschedule, check_name, check_traceparent, checked, checked_destination,
     checked_tenant, not_json,
@@ -45,7 +46,7 @@ pub use crate::store::maintenance::Stop;
 pub use crate::store::maintenance::backup::{backup, restore};
 pub use crate::store::maintenance::check::{Checked, check};
 pub use crate::store::maintenance::closed::compact;
-pub use crate::store::{ActionKind, Filter, MOST_PAUSED_KEYS, Outcome, Progress};
+pub use crate::store::{ActionKind, Filter, MOST_PAUSED_KEYS, Outcome, PartKind, Progress};
 
 /// Due times, as numbers and as text.
 pub mod times {

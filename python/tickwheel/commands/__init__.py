@@ -20,6 +20,8 @@ from tickwheel.commands.analyze import analyze
 from tickwheel.commands.control import again, cancel, event, forget_event, pause, requeue, reschedule, resume
 from tickwheel.commands.deliver import deliver
 from tickwheel.commands.destinations import destinations
+from tickwheel.commands.load import load
+from tickwheel.commands.mcp import mcp
 from tickwheel.commands.outbox import outbox
 from tickwheel.commands.printing import say, say_lines
 from tickwheel.commands.report import report
@@ -94,6 +96,7 @@ def tickwheel(context: click.Context) -> None:
 for _command in (
     *(
         deliver,
+        load,
         serve,
         list_,
         show,
@@ -107,6 +110,7 @@ for _command in (
         again,
         pause,
         resume,
+        mcp,
         destinations,
         tenants,
     ),

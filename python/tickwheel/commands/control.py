@@ -219,31 +219,37 @@ def again(target: str, access: dict[str, Any], key: str | None, id_: str | None)
 
 @targeted
 @_of_key
-def pause(target: str, access: dict[str, Any], **names: str | None) -> None:
+@click.option("--until", metavar="TIME", callback=time_of, help="It ends by itself then: RFC 3339, or epoch ms.")
+def pause(target: str, access: dict[str, Any], until: int | None, **names: str | None) -> None:
     """Send nothing until it is resumed, also after a restart. Messages are accepted, and wait."""
-    pause_or_resume(target, access, is_paused=True, **names)
+    pause_or_resume(target, access, is_paused=True, until_ms=until, **names)
 
 
 @targeted
 @_of_key
 def resume(target: str, access: dict[str, Any], **names: str | None) -> None:
     """Send again what is due."""
-    pause_or_resume(target, access, is_paused=False, **names)
+    pause_or_resume(target, access, is_paused=False, until_ms=None, **names)
 
 
-def pause_or_resume(target: str, access: dict[str, Any], *, is_paused: bool, **names: str | None) -> None:
+def pause_or_resume(
+    target: str, access: dict[str, Any], *, is_paused: bool, until_ms: int | None, **names: str | None
+) -> None:
     """Pause all, a key, a destination or a tenant, or resume it, and say so. Exit code 1: no such destination."""
+    from tickwheel._native import rfc_3339
     from tickwheel.delivery.model.entries import Answer, Pause
 
     with closing(control_of(target, access)) as control:
-        if control.ask(Pause(is_paused, **names)) is Answer.UNKNOWN:
+        if control.ask(Pause(is_paused, **names, until_ms=until_ms)) is Answer.UNKNOWN:
             end_without("destination", str(names["destination"]))
     what, more = "", ""
     for kind, name in names.items():
         if name is not None:
             what = f"the {kind} {repr(name) if kind == 'key' else name} is "
             more = f" --{kind} {quote(name)}"
-    say(f"{target}: {what}" + (f"paused. To go on: tickwheel resume {target}{more}" if is_paused else "resumed."))
+    end = "" if until_ms is None else f" until {rfc_3339(until_ms)}"
+    paused = f"paused{end}. To go on: tickwheel resume {target}{more}"
+    say(f"{target}: {what}{paused if is_paused else 'resumed.'}")
 
 
 def set_named(target: str, access: dict[str, Any], kind: type[Any], name: str, **settings: Any) -> None:

@@ -106,6 +106,13 @@ to_option = click.option(
     "named (each message names its destination), sqlite:PATH?table=T, postgresql://...?table=T, kafka://BROKERS/TOPIC.",
 )
 
+stdin_option = click.option(
+    "--format",
+    "stdin_format",
+    type=click.Choice(["ndjson", "csv"]),
+    help="Format of standard input (-); by default NDJSON.",
+)
+summary_option = click.option("--summary", metavar="FILE", type=FILE, help="Write the counts to FILE.")
 dead_letters_option = click.option(
     "--dead-letters",
     metavar="FILE",

@@ -197,7 +197,11 @@ def status(target: str, access: dict[str, Any], tenants: bool, as_json: bool) ->
         places = None if doubt.spare_places is None else f"{doubt.spare_places_taken:,} of {doubt.spare_places:,} taken"
         figures = {"keys_in_doubt": doubt.keys, "spare_places": places}
         told = msgspec.structs.asdict(found) | {"destinations": _counts(found.destinations)}
-        print_fields({**told, "in_use": used, "process": None, "in_doubt": None, **figures})
+        print_fields({**told, "in_use": used, "process": None, "in_doubt": None, "pause_ends": None, **figures})
+        if found.pause_ends:
+            say("")
+            say("pauses that end by themselves:")
+            print_table(("of", "name", "until"), [(it.kind, it.name, it.until) for it in found.pause_ends], None)
         if doubt.longest:
             most = "" if doubt.is_complete else " (among the 50,000 messages that were accepted first)"
             say("")
@@ -223,7 +227,7 @@ def print_tenants(tenants: "Sequence[TenantSeen]", cursor: str | None) -> None:
     """Print a table of them, and say how to go on."""
     own = ("concurrency", "rate", "weight")
     rows = [
-        (it.name, "paused" * it.paused or None, it.waiting, it.overdue, it.failing, it.out, _part_late(it),
+        (it.name, _paused(it) if it.paused else None, it.waiting, it.overdue, it.failing, it.out, _part_late(it),
          _late(it.lateness_ms), it.failed_attempts or None, *map(it.settings.get, own))
         for it in tenants
     ]  # fmt: skip
@@ -269,7 +273,12 @@ def _counts(found: "Destinations") -> str | None:
 def _state(found: "DestinationSeen", at: str) -> str:
     since = found.paused_since or found.down_since
     state = found.state if since is None else f"{found.state} for {_span(since, at)}"
+    state = state if found.paused_until is None else _paused(found)
     return state if found.failing_since is None else f"{state}, fails for {_span(found.failing_since, at)}"
+
+
+def _paused(found: "DestinationSeen | TenantSeen") -> str:
+    return "paused" if found.paused_until is None else f"paused until {found.paused_until}"
 
 
 def _part_late(found: "DestinationSeen | TenantSeen") -> str | None:

@@ -26,16 +26,19 @@ from tickwheel.delivery.model.entries import Answer, Letter
 from tickwheel.delivery.model.message import Cancel, Message
 from tickwheel.delivery.model.summary import Summary
 from tickwheel.delivery.queue.aio import AsyncDeliveryQueue
+from tickwheel.delivery.queue.client import AsyncClient, Client
 from tickwheel.delivery.queue.queue import DeliveryQueue
 from tickwheel.delivery.sight import StoreView
 from tickwheel.delivery.sinks import Delivery
 
 __all__ = [
     "Answer",
+    "AsyncClient",
     "AsyncDeliveryQueue",
     "BadRecord",
     "Cancel",
     "CheckedStore",
+    "Client",
     "CompactedStore",
     "Delivery",
     "DeliveryFailed",

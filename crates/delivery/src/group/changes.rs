@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{DAY_MS, Group, answer_of, held_of, lane_of_body};
+use super::{DAY_MS, Group, answer_of, lane_of_body};
 use crate::due::dispatcher::TakenBack;
 use crate::due::strikes::IN_GROUP;
 use crate::due::window::State;
@@ -13,13 +13,13 @@ use crate::formats::ndjson::fields_of;
 use crate::group::items::Answer;
 use crate::message::columns::Columns;
 use crate::message::fields::{Request, Schema, Value};
-use crate::message::incoming::{Incoming, lane_of};
+use crate::message::incoming::Incoming;
 use crate::message::partition::partition_of_name;
 use crate::message::recurrence::NEVER_MS;
 use crate::message::shares::tenant_in;
 use crate::message::until::Cause;
 use crate::message::{Cancel, Message, Reschedule};
-use crate::store::{Attempts, CRASHED, Filter, Known, Outcome, PAUSED, Position, Result, WaitingRow};
+use crate::store::{Attempts, CRASHED, Filter, Known, Outcome, Position, Result, WaitingRow};
 
 impl Group<'_> {
     pub(super) fn cancel(&mut self, cancel: &Cancel) -> Result<Answer> {
@@ -46,36 +46,6 @@ impl Group<'_> {
                 Ok(answer)
             }
         }
-    }
-
-    /// Pauses or resumes all sending. A pause takes effect at once, so that nothing is sent after its answer.
-    pub(super) fn pause(&mut self, is_paused: bool) -> Result<Answer> {
-        self.store.put_meta(PAUSED, is_paused.then_some(self.now_ms))?;
-        self.resumes = !is_paused;
-        if is_paused {
-            self.dispatcher.lock().pause(true);
-        }
-        Ok(if is_paused { Answer::Paused } else { Answer::Resumed })
-    }
-
-    /// Pauses or resumes one key. If all messages have one order, a key cannot be paused: later messages would overtake
-    /// its messages.
-    pub(super) fn pause_key(&mut self, key: &str, is_paused: bool) -> Result<Answer> {
-        let lane = lane_of(Some(key)).expect("a key has a lane");
-        self.resumed_lanes.retain(|other| *other != lane);
-        if !is_paused {
-            self.store.resume_lane(lane)?;
-            self.resumed_lanes.push(lane);
-            return Ok(Answer::Resumed);
-        }
-        let is_global = self.dispatcher.lock().window.is_global();
-        if is_global || !self.store.pause_key(lane, key, self.now_ms)? {
-            return Ok(Answer::Refused);
-        }
-        let gone = self.dispatcher.lock().pause_keys(&[lane]);
-        let held: Vec<_> = gone.iter().filter(|gone| gone.was_near).map(held_of).collect();
-        self.store.hold(&held)?;
-        Ok(Answer::Paused)
     }
 
     /// Gives a message another due time. It goes on under a new number, so it comes last among the messages of the same

@@ -10,7 +10,7 @@ use crate::group::running_actions::Removing;
 use crate::message::named::NamedSettings;
 use crate::message::record::record_of;
 use crate::sinks::TakesNamed;
-use crate::store::{Done, Letter, Outcome, Position, Result, StoredDestination};
+use crate::store::{Done, Letter, Outcome, PartKind, Position, Result, StoredDestination};
 
 /// About how many bytes of messages one group makes dead letters of.
 const BYTES: usize = 4 << 20;
@@ -26,7 +26,11 @@ impl Group<'_> {
         let is_new = known.is_none();
         let before = known.unwrap_or_else(|| StoredDestination { name: name.into(), ..StoredDestination::default() });
         let mut after = read(settings).expect("it was checked").after(read(&before.settings).ok(), self.now_ms);
-        let is_paused = after.paused.take().unwrap_or(before.paused_ms.is_some());
+        let paused = after.paused.take();
+        let is_paused = paused.unwrap_or(before.paused_ms.is_some());
+        if paused.is_some() {
+            self.store.put_pause_end(PartKind::Destination, name, None)?;
+        }
         let settings = serde_json::to_string(&after).expect("it is plain data").into();
         if settings == before.settings && is_paused == before.paused_ms.is_some() {
             return Ok(Answer::Replaced); // it fails since then, as before
@@ -37,10 +41,10 @@ impl Group<'_> {
     }
 
     /// Pauses or resumes one destination, and changes nothing else of it.
-    pub(super) fn pause_destination(&mut self, name: &str, is_paused: bool) -> Result<Answer> {
-        let Some(stored) = self.store.destination(name).cloned() else { return Ok(Answer::Unknown) };
+    pub(super) fn pause_destination(&mut self, name: &str, is_paused: bool) -> Result<Result<(), Answer>> {
+        let Some(stored) = self.store.destination(name).cloned() else { return Ok(Err(Answer::Unknown)) };
         self.put_destination(stored.paused(is_paused.then_some(self.now_ms), None))?;
-        Ok(if is_paused { Answer::Paused } else { Answer::Resumed })
+        Ok(Ok(()))
     }
 
     /// Notes since when destinations fail, and pauses those that have failed for too long.
@@ -49,7 +53,10 @@ impl Group<'_> {
             let stored = self.store.destination_numbered(*share).filter(|it| !it.settings.is_empty()).cloned();
             let Some(it) = stored else { continue }; // it was removed
             match note {
-                FailingNote::Disabled(why) => self.put_destination(it.paused(Some(self.now_ms), Some(why)))?,
+                FailingNote::Disabled(why) => {
+                    self.store.put_pause_end(PartKind::Destination, &it.name, None)?;
+                    self.put_destination(it.paused(Some(self.now_ms), Some(why)))?;
+                }
                 FailingNote::Since(since_ms) => {
                     self.store.put_destination(StoredDestination { failing_ms: *since_ms, ..it })?;
                 }
@@ -66,6 +73,7 @@ impl Group<'_> {
         if !dead && self.has_messages(share)? {
             return Ok(Answer::Refused);
         }
+        self.store.put_pause_end(PartKind::Destination, name, None)?;
         self.put_destination(StoredDestination { settings: "".into(), ..stored })?;
         self.actions.removing.get_or_insert_with(|| Removing::of(share));
         Ok(Answer::Removed)

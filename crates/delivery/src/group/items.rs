@@ -9,7 +9,7 @@ use crate::message::events::Event;
 use crate::message::incoming::{Incoming, Origin};
 use crate::message::parsed::Parsed;
 use crate::message::{Cancel, Reschedule, name_size};
-use crate::store::{ActionKind, Filter, Letter, Progress};
+use crate::store::{ActionKind, Filter, Letter, PartKind, Progress};
 
 /// Something to be done in the store.
 #[derive(Clone, Debug)]
@@ -58,19 +58,16 @@ pub enum Item {
         /// The messages to change.
         filter: Filter,
     },
-    /// Pauses sending, or ends the pause.
+    /// Pauses sending, or ends the pause. Settings stay.
     Pause {
-        /// The key; `None`: all messages.
-        key: Option<String>,
+        /// Of what.
+        part: PartKind,
+        /// Its name; empty for all messages.
+        name: String,
         /// `true`: sending pauses; `false`: sending goes on.
         is_paused: bool,
-    },
-    /// Pauses a named destination, or ends its pause. Its settings stay.
-    PauseDestination {
-        /// Its name.
-        name: String,
-        /// As for all messages.
-        is_paused: bool,
+        /// When the pause ends by itself, by the wall clock; `None`: never.
+        until_ms: Option<i64>,
     },
     /// Sets a named destination.
     SetDestination {
@@ -122,8 +119,6 @@ pub enum Failing {
 pub enum TenantChange {
     /// The settings as JSON, checked.
     Set(String),
-    /// It is paused, or goes on. Its settings stay.
-    Pause(bool),
     /// It has the usual settings again, and is not paused.
     Remove,
 }
@@ -158,13 +153,12 @@ impl Item {
             | Self::Requeue { id, key }
             | Self::Look { id, key } => 100 + name_size(key.as_deref(), id),
             Self::Forget { key, id } => 100 + name_size(Some(key), id),
-            Self::Pause { key, .. } => 100 + name_size(key.as_deref(), ""),
             Self::Again(Failing::Key(name) | Failing::Message(name)) => 100 + name_size(None, name),
             Self::SetDestination { name, settings }
             | Self::ChangeTenant { name, change: TenantChange::Set(settings) } => 100 + name.len() + settings.len(),
-            Self::RemoveDestination { name, .. }
-            | Self::PauseDestination { name, .. }
-            | Self::ChangeTenant { name, .. } => 100 + name.len(),
+            Self::RemoveDestination { name, .. } | Self::Pause { name, .. } | Self::ChangeTenant { name, .. } => {
+                100 + name.len()
+            }
             Self::Act { id, filter, .. } => 100 + id.len() + filter.size(),
             Self::Event { event, .. } => 100 + event.size(),
             Self::Progress(it) => 100 + it.source.len(),

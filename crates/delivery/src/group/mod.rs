@@ -9,6 +9,7 @@ pub(crate) mod items;
 pub(crate) mod loader;
 mod next_occurrence;
 pub(crate) mod operations;
+mod pausing;
 pub(crate) mod running_actions;
 mod stepped_rules;
 mod tenants;
@@ -155,15 +156,8 @@ impl<'a> Group<'a> {
                 Item::Cancel(cancel) => answers.push(replied("cancel", self.cancel(&cancel)?)),
                 Item::Reschedule(it) => answers.push(replied("reschedule", self.reschedule(&it)?)),
                 Item::Act { id, kind, filter } => answers.push(replied("act", self.begin_action(id, kind, filter)?)),
-                Item::Pause { key, is_paused } => {
-                    let answer = match key {
-                        None => self.pause(is_paused)?,
-                        Some(key) => self.pause_key(&key, is_paused)?,
-                    };
-                    answers.push(replied(if is_paused { "pause" } else { "resume" }, answer));
-                }
-                Item::PauseDestination { name, is_paused } => {
-                    let answer = self.pause_destination(&name, is_paused)?;
+                Item::Pause { part, name, is_paused, until_ms } => {
+                    let answer = self.pause(part, &name, is_paused, until_ms)?;
                     answers.push(replied(if is_paused { "pause" } else { "resume" }, answer));
                 }
                 Item::SetDestination { name, settings } => {

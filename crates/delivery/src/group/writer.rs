@@ -275,6 +275,7 @@ impl Writer {
         group.takes_named = self.takes_named;
         group.finish(&outcomes.done)?;
         group.note_failing(&outcomes.failing)?;
+        group.end_pauses()?; // before the items: a pause that is asked for now has an end of its own
         let dead = outcomes.dead.len() as u64;
         group.counts.delivered += outcomes.done.iter().filter(|it| it.outcome == Outcome::Delivered).count() as u64;
         group.counts.dead_letters += dead;
@@ -491,6 +492,7 @@ impl Writer {
             state.open = self.store.open_count();
             state.tried = self.store.tried_count();
             state.recurring = self.store.recurring_count();
+            state.pause_ends_ms = self.store.first_pause_end_ms();
             state.summary = self.summary;
             state.commits = self.commits;
             state.groups_in_all = self.store.commits();

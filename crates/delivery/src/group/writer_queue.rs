@@ -83,6 +83,8 @@ pub(crate) struct QueueState {
     pub(crate) tried: u64,
     /// How many open messages recur.
     pub(crate) recurring: u64,
+    /// When the first pause ends by itself, by the wall clock.
+    pub(crate) pause_ends_ms: Option<i64>,
     pub(crate) summary: Summary,
     pub(crate) commits: CommitMeasures,
     /// The number of groups on disk, of all processes that ever had the store.
@@ -331,12 +333,13 @@ impl QueueState {
     }
 
     /// How long until there is something to do, in microseconds; 0 for now.
-    pub(crate) fn idle_us(&self, now_us: u64, load_every_us: u64) -> u64 {
+    pub(crate) fn idle_us(&self, now_us: u64, load_every_us: u64, wall_us: i64) -> u64 {
         if !self.tickets.is_empty() || self.is_woken || self.failure.is_some() {
             return 0;
         }
         if self.outcomes.is_empty() {
-            return load_every_us;
+            let end_us = self.pause_ends_ms.map(|end_ms| end_ms.saturating_mul(1_000).saturating_sub(wall_us).max(0));
+            return load_every_us.min(end_us.map_or(u64::MAX, i64::cast_unsigned));
         }
         GATHER_US.saturating_sub(now_us.saturating_sub(self.outcomes_since_us))
     }

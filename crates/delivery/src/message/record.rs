@@ -17,10 +17,24 @@ pub(crate) fn record_of_incoming(incoming: &Incoming) -> Vec<u8> {
 
 /// The message as a record that can be given again, without a newline (rule D1).
 pub(crate) fn record_of(message: &Message) -> Vec<u8> {
+    record_with(message, None)
+}
+
+/// The same with the delay that was given, so that it has the same content.
+#[must_use]
+pub fn record_as_given(message: &Message) -> Vec<u8> {
+    record_with(message, message.delay_ms)
+}
+
+fn record_with(message: &Message, delay_ms: Option<f64>) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.body.size() + 64);
     match message.body.recurrence() {
         None => {
-            write_names(&mut out, &message.body, Some(&rfc_3339(message.due_ms)));
+            let due = delay_ms.is_none().then(|| rfc_3339(message.due_ms));
+            write_names(&mut out, &message.body, due.as_ref().map(<[u8; 24]>::as_slice));
+            if let Some(delay_ms) = delay_ms {
+                out.extend_from_slice(format!(",\"delay_ms\":{delay_ms}").as_bytes());
+            }
             write_payload(&mut out, &message.body);
         }
         Some(it) => {

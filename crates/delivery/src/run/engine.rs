@@ -101,6 +101,7 @@ impl Engine {
         let queue = WriterQueue::new(open, writer.store.has_unwritten_letters(), dispatcher.window.budget.clone());
         queue.lock().summary = writer.summary;
         queue.lock().recurring = writer.store.recurring_count();
+        queue.lock().pause_ends_ms = writer.store.first_pause_end_ms();
         queue.lock().commits = writer.commits;
         queue.lock().groups_in_all = writer.store.commits();
         Ok(Self {
@@ -197,6 +198,11 @@ impl Engine {
     #[must_use]
     pub fn wall_clock(&self) -> DueClock {
         DueClock::wall(self.timer.clock(), &*self.wall)
+    }
+
+    /// The wall clock, in microseconds since 1970.
+    pub(crate) fn wall_us(&self) -> i64 {
+        self.wall.now_us()
     }
 
     /// The clock of the timer.

@@ -10,8 +10,8 @@ use crate::message::incoming::{Digest, Incoming};
 use crate::message::{Body, Cancel, Extras, Message};
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
-use crate::store::Limits;
 use crate::store::maintenance::check::tests::assert_whole;
+use crate::store::{Limits, PartKind};
 
 pub(super) fn message(to: &str, key: Option<&str>, id: &str, due_ms: i64) -> Item {
     let extras = Extras { destination: Some(to.into()), ..Extras::default() };
@@ -25,7 +25,7 @@ pub(super) fn set(name: &str, more: &str) -> Item {
 }
 
 pub(super) fn pause(name: &str, is_paused: bool) -> Item {
-    Item::PauseDestination { name: name.to_owned(), is_paused }
+    Item::pause_part(PartKind::Destination, name, is_paused)
 }
 
 /// An engine with these destinations, eight ordinary places and eight spare ones.
@@ -145,7 +145,7 @@ fn a_pause_of_a_key_is_for_all_destinations_and_order_is_for_each__d4_d16_d23() 
     world.give([both("1"), both("2")].concat());
     let now = taken(&world);
     assert_eq!((of(&now, "a").len(), of(&now, "b").len()), (1, 1), "a lane is a key at a destination");
-    world.give(vec![Item::Pause { key: Some("k".to_owned()), is_paused: true }]);
+    world.give(vec![Item::pause(Some("k".to_owned()), true)]);
     for (number, _) in &now {
         world.engine.settle(*number, Verdicts::Delivered, None);
     }
@@ -155,7 +155,7 @@ fn a_pause_of_a_key_is_for_all_destinations_and_order_is_for_each__d4_d16_d23() 
     world.engine.take_named(TakesNamed::All).unwrap();
     world.write();
     assert!(taken(&world).is_empty(), "also after a restart");
-    world.give(vec![Item::Pause { key: Some("k".to_owned()), is_paused: false }]);
+    world.give(vec![Item::pause(Some("k".to_owned()), false)]);
     let now = taken(&world);
     assert_eq!((of(&now, "a")[0].body.id(), of(&now, "b")[0].body.id()), ("a 2", "b 2"));
 }

@@ -282,7 +282,7 @@ fn play(seed: u64, is_alone: bool) {
             28 => {
                 let key = format!("k{}", random.u8(0..3));
                 let item = if random.bool() {
-                    Item::Pause { key: Some(key), is_paused: random.bool() }
+                    Item::pause(Some(key), random.bool())
                 } else {
                     Item::Again(crate::group::items::Failing::Key(key))
                 };
@@ -323,7 +323,7 @@ fn play(seed: u64, is_alone: bool) {
         model.give(&world, vec![(remove_tenant(tenant), String::new(), String::new(), 0)]);
     }
     for key in 0..3 {
-        let item = Item::Pause { key: Some(format!("k{key}")), is_paused: false };
+        let item = Item::pause(Some(format!("k{key}")), false);
         model.give(&world, vec![(item, String::new(), String::new(), 0)]);
     }
     let mut rounds = 0;

@@ -245,7 +245,7 @@ fn a_paused_key_lets_go_later_and_a_named_destination_at_once__d22_d23() {
     let world = world(Settings::default(), &["x", "y"]);
     let to = |name: &str, id: &str| waits_of(at(id, LATER_MS).to(name), "k", &["paid"]);
     world.give(vec![set("x", ""), set("y", ""), to("x", "1"), to("y", "2")]);
-    world.give(vec![Item::Pause { key: Some("k".into()), is_paused: true }]);
+    world.give(vec![Item::pause(Some("k".into()), true)]);
     assert_eq!(let_go(&world, event("k", "e", "paid")), (Answer::LetGo, Some(2)));
     let all = |world: &ByHand| {
         world.write();
@@ -259,7 +259,7 @@ fn a_paused_key_lets_go_later_and_a_named_destination_at_once__d22_d23() {
         all
     };
     assert_eq!(all(&world), [""; 0]);
-    world.give(vec![Item::Pause { key: Some("k".into()), is_paused: false }]);
+    world.give(vec![Item::pause(Some("k".into()), false)]);
     assert_eq!(all(&world), ["1 event", "2 event"]);
 }
 

@@ -350,7 +350,7 @@ impl Play {
 
     fn pause(&mut self, is_paused: bool) {
         let key = Some(self.one_of(&KEYS).to_owned());
-        let item = Item::Pause { key, is_paused };
+        let item = Item::pause(key, is_paused);
         self.log(&item);
         self.world.give(vec![item]);
     }
@@ -386,7 +386,7 @@ fn play(seed: u64, is_alone: bool) {
         }
     }
     for key in KEYS {
-        it.world.give(vec![Item::Pause { key: Some(key.to_owned()), is_paused: false }]);
+        it.world.give(vec![Item::pause(Some(key.to_owned()), false)]);
     }
     let mut rounds = 0;
     while it.model.open.values().any(|it| !it.is_dead) {

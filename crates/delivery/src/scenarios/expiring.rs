@@ -74,11 +74,11 @@ fn one_that_waits_for_its_next_attempt_expires_too_also_after_a_restart__d17() {
 #[test]
 fn while_sending_pauses_it_waits_and_expires_when_it_would_be_sent__d16_d17() {
     let world = ByHand::start(Settings::default());
-    world.give(vec![Item::Pause { key: None, is_paused: true }, expiring(Some("k"), "a", START_MS, START_MS + 1)]);
+    world.give(vec![Item::pause(None, true), expiring(Some("k"), "a", START_MS, START_MS + 1)]);
     world.advance_ms(5);
     assert!(world.take().is_none());
     assert_eq!(world.give(vec![look("a")]), [Answer::Waiting]);
-    world.give(vec![Item::Pause { key: None, is_paused: false }]);
+    world.give(vec![Item::pause(None, false)]);
     assert!(world.take().is_none());
     assert_eq!(world.give(vec![look("a")]), [Answer::Expired]);
 }

@@ -34,7 +34,7 @@ fn replacing(key: Option<&str>, id: &str, due_ms: i64) -> Item {
 }
 
 fn pause_key(key: &str, is_paused: bool) -> Item {
-    Item::Pause { key: Some(key.to_owned()), is_paused }
+    Item::pause(Some(key.to_owned()), is_paused)
 }
 
 /// The mark of the partition of this key.

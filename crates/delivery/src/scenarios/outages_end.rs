@@ -97,7 +97,7 @@ fn a_dead_customer_that_is_ready_does_not_keep_rounds_from_others_that_wait__d6(
 #[test]
 fn keys_without_a_message_to_send_are_no_sign_of_an_outage__d6() {
     let key = |id: usize| format!("k{id}");
-    let pause = |id| Item::Pause { key: Some(key(id)), is_paused: true };
+    let pause = |id| Item::pause(Some(key(id)), true);
     let ends: [&dyn Fn(usize) -> Item; 2] = [&|id| cancel(Some(&key(id)), &id.to_string()), &pause];
     for wait_ms in [1_000, 60_000] {
         for end in ends {
@@ -142,7 +142,7 @@ fn an_outage_ends_when_nothing_is_left_to_try__d6() {
         let waiting = || six(&|key, id| put(key, id, START_MS));
         let mut ends = vec![six(&|key, id| cancel(key, id))];
         if has_key {
-            let pauses = six(&|key, _| Item::Pause { key: key.map(str::to_owned), is_paused: true });
+            let pauses = six(&|key, _| Item::pause(key.map(str::to_owned), true));
             let world = begun(waiting());
             let (number, flight) = world.next_send().unwrap();
             world.give(pauses.clone());

@@ -137,10 +137,10 @@ fn a_pause_beside_a_rate_holds_all_and_then_a_burst_goes_out__d18() {
     let world = ByHand::start(paced(50, 1_000_000));
     world.give(many(12));
     assert_eq!(sent(&world).len(), 5);
-    assert_eq!(world.give(vec![Item::Pause { key: None, is_paused: true }]), [Answer::Paused]);
+    assert_eq!(world.give(vec![Item::pause(None, true)]), [Answer::Paused]);
     world.advance_ms(1_000);
     assert!(sent(&world).is_empty());
-    assert_eq!(world.give(vec![Item::Pause { key: None, is_paused: false }]), [Answer::Resumed]);
+    assert_eq!(world.give(vec![Item::pause(None, false)]), [Answer::Resumed]);
     assert_eq!(sent(&world).len(), 5);
 }
 

@@ -114,9 +114,9 @@ fn one_that_is_read_because_the_cursor_went_back_goes_at_its_time__d3_d6() {
     world.give(vec![put(Some("k"), "a", START_MS)]);
     assert_eq!(ids(&answer_all(&world, &unanswered())), ["a"]);
     assert_eq!(world.engine.in_memory(), (0, 0));
-    world.give(vec![Item::Pause { key: None, is_paused: true }]);
+    world.give(vec![Item::pause(None, true)]);
     world.give((0..6).map(|number| put(None, &number.to_string(), START_MS - 1_000 + number)).collect());
-    world.give(vec![Item::Pause { key: None, is_paused: false }]);
+    world.give(vec![Item::pause(None, false)]);
     assert_eq!(world.sent().len(), 6);
     assert_eq!(world.engine.in_memory().0, 1, "it is read with its lane");
     world.advance_ms(20_000);
@@ -318,11 +318,11 @@ fn a_key_that_is_paused_when_its_wait_is_over_goes_on_when_it_is_resumed__d16() 
         answer_all(&world, &unanswered());
         world.advance_ms(20_000);
         assert!(world.take().is_none(), "it is not read yet");
-        let mut asked = vec![Item::Pause { key: Some("k".to_owned()), is_paused: true }];
+        let mut asked = vec![Item::pause(Some("k".to_owned()), true)];
         asked.extend(cancels.then(|| cancel(Some("k"), "a")));
         world.give(asked);
         assert_eq!(pass_ms(&world, 60_000, &refused()), []);
-        world.give(vec![Item::Pause { key: Some("k".to_owned()), is_paused: false }]);
+        world.give(vec![Item::pause(Some("k".to_owned()), false)]);
         let sent = [world.sent(), world.sent()].concat();
         assert_eq!(ids(&sent).concat(), if cancels { "b" } else { "ab" });
     }

@@ -12,7 +12,7 @@ use crate::sinks::{Delivery, Verdict, Verdicts};
 use crate::store::MOST_PAUSED_KEYS;
 
 fn pause_key(key: &str, is_paused: bool) -> Item {
-    Item::Pause { key: Some(key.to_owned()), is_paused }
+    Item::pause(Some(key.to_owned()), is_paused)
 }
 
 /// Everything that goes out in this moment, sorted.

@@ -190,7 +190,7 @@ fn after_the_answer_to_a_pause_no_send_begins_but_those_on_their_way__d16() {
         let due_ms = now_ms() + 1;
         let ids: Vec<String> = (0..OF_EACH).map(|n| format!("{round}.{n}")).collect();
         world.ask(ids.iter().enumerate().map(|(n, id)| put(None, id, due_ms + (n % 3) as i64)).collect());
-        world.ask(vec![Item::Pause { key: None, is_paused: true }]);
+        world.ask(vec![Item::pause(None, true)]);
         let paused = Instant::now();
         while now_ms() < due_ms + 3 {
             std::hint::spin_loop();
@@ -201,7 +201,7 @@ fn after_the_answer_to_a_pause_no_send_begins_but_those_on_their_way__d16() {
         drop(sent);
         assert!(late <= THREADS, "{late} were sent after the answer");
         world.sent.lock().retain(|id, _| id.starts_with(&format!("{round}.")));
-        world.ask(vec![Item::Pause { key: None, is_paused: false }]);
+        world.ask(vec![Item::pause(None, false)]);
         world.wait_until_empty();
         assert!(ids.iter().all(|id| world.times_sent(id) == 1), "each goes out once");
     }

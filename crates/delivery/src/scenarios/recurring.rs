@@ -326,10 +326,10 @@ fn one_that_went_out_before_its_time_does_not_come_again_under_another_rule__d5_
 #[test]
 fn one_that_is_due_goes_out_though_its_rule_has_another_text_since__d19() {
     let world = ByHand::start(Settings::default());
-    world.give(vec![Item::Pause { key: None, is_paused: true }, beat("")]);
+    world.give(vec![Item::pause(None, true), beat("")]);
     world.advance_ms(200);
     assert_eq!(world.give(vec![beat(r#","missed":"all""#)]), [Answer::Replaced]);
-    world.give(vec![Item::Pause { key: None, is_paused: false }]);
+    world.give(vec![Item::pause(None, false)]);
     assert_eq!(sent_in(&world, 10), [at(0), at(1_000)]);
 }
 

@@ -289,7 +289,7 @@ fn a_close_that_leaves_sends_hanging_gives_no_strike__d6() {
 /// A pause may last for days.
 #[test]
 fn nothing_is_noted_in_a_pause__d6_d16() {
-    let pause = |is_paused| vec![Item::Pause { key: None, is_paused }];
+    let pause = |is_paused| vec![Item::pause(None, is_paused)];
     let world = ByHand::start(settings());
     world.give(vec![put(None, "a", START_MS)]);
     let world = struck(world, 2);

@@ -15,6 +15,7 @@ use crate::message::named::TenantSettings;
 use crate::run::engine::tenants::TenantSeen;
 use crate::run::settings::{Settings, check_tenant};
 use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
+use crate::store::PartKind;
 use crate::store::sql::failing;
 
 pub(super) fn change(name: &str, change: TenantChange) -> Item {
@@ -27,7 +28,7 @@ pub(super) fn set_tenant(name: &str, settings: &str) -> Item {
 }
 
 pub(super) fn pause_tenant(name: &str, is_paused: bool) -> Item {
-    change(name, TenantChange::Pause(is_paused))
+    Item::pause_part(PartKind::Tenant, name, is_paused)
 }
 
 pub(super) fn remove(name: &str) -> Item {

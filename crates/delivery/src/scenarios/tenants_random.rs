@@ -164,7 +164,7 @@ impl Play {
             9 => self.give(remove(name)),
             10 => self.give(pause_tenant(name, is_on)),
             11 => self.give(pause(to, is_on)),
-            12 => self.give(Item::Pause { key: Some(key), is_paused: is_on }),
+            12 => self.give(Item::pause(Some(key), is_on)),
             13 => self.move_one(),
             14 => self.replace_one(),
             15 if is_rare => self.remove_destination(),
@@ -197,7 +197,7 @@ impl Play {
             self.world.give(vec![set(to, ""), pause(to, false)]);
         }
         for key in 0..3 {
-            self.give(Item::Pause { key: Some(format!("k{key}")), is_paused: false });
+            self.give(Item::pause(Some(format!("k{key}")), false));
         }
         let open_count = || self.world.engine.with_store(|store| store.open_count());
         for _ in 0..6 {

@@ -20,7 +20,7 @@ use crate::run::threads::Running;
 use crate::sinks::{Delivery, OpenSink, Verdict, Verdicts};
 use crate::store::file::owner::Ownership;
 use crate::store::maintenance::check;
-use crate::store::{Letter, Store};
+use crate::store::{Letter, PartKind, Store};
 use tickwheel::Clock;
 
 /// Longer than any wait of a test takes.
@@ -64,6 +64,18 @@ pub(crate) fn put(key: Option<&str>, id: &str, due_ms: i64) -> Item {
 
 pub(crate) fn cancel(key: Option<&str>, id: &str) -> Item {
     Item::Cancel(Cancel { id: id.to_owned(), key: key.map(str::to_owned), keep_days: 0 })
+}
+
+impl Item {
+    /// Pauses a key, or all messages, or resumes them.
+    pub(crate) fn pause(key: Option<String>, is_paused: bool) -> Self {
+        let part = if key.is_some() { PartKind::Key } else { PartKind::All };
+        Self::pause_part(part, &key.unwrap_or_default(), is_paused)
+    }
+
+    pub(crate) fn pause_part(part: PartKind, name: &str, is_paused: bool) -> Self {
+        Self::Pause { part, name: name.to_owned(), is_paused, until_ms: None }
+    }
 }
 
 /// A record that could not be read.

@@ -26,7 +26,7 @@ fn again(key: Option<&str>, id: &str) -> Item {
 }
 
 fn pause(key: Option<&str>, is_paused: bool) -> Item {
-    Item::Pause { key: key.map(str::to_owned), is_paused }
+    Item::pause(key.map(str::to_owned), is_paused)
 }
 
 fn refused() -> Verdict {

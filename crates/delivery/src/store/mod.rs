@@ -54,7 +54,7 @@ pub(crate) use open::recover::STOPPING;
 pub(crate) use sql::{Broken, Result};
 pub(crate) use tables::meta::{Opening, PAUSED, RESTORED};
 pub(crate) use tables::requests::Action;
-pub use tables::requests::{Filter, Kind as ActionKind, MOST_PAUSED_KEYS};
+pub use tables::requests::{Filter, Kind as ActionKind, MOST_PAUSED_KEYS, PartKind};
 pub(crate) use types::{
     Accepted, Attempts, CRASHED, Done, Known, Position, Steps, StoredDestination, StoredTenant, WaitingRow,
 };
@@ -87,6 +87,7 @@ pub(crate) struct Store {
     untried: u64,
     recurring: u64,
     steps: Steps,
+    first_pause_end_ms: Option<i64>,
     moved: u64,
     redelivered_until_ms: i64,
     was_down: bool,

@@ -36,6 +36,12 @@ def print_result(console: Console, result: Result) -> None:
     if result.letters_left:
         kept = f"the next run with the store {result.store} writes them" if result.store else "no --store was given"
         _say(console, f"Not all dead letters are written: {kept}.")
+    if result.loaded_into is not None:
+        _say(console, f"Loaded into {result.loaded_into}; nothing was delivered.")
+        if result.stopped_at:
+            at = "was not begun" if result.stopped_at == ITS_START else f"was read up to {result.stopped_at}"
+            _say(console, f"The input {at}. To go on, run it again: what was accepted counts once.")
+        return
     kept = f"kept in the store {result.store}" if result.store else "not kept, because no --store was given"
     if result.recurring:
         _say(console, f"Recurring: {result.recurring:,}, each with its next occurrence, {kept}.")

@@ -37,6 +37,7 @@ class Job:
     the store. `from_ms` and `speed` are for a replay; `from_ms=None`: the first due time in the store. At the end, if
     the store exists, the run calls `at_end` with the closed store and the counts; `at_end` may raise `DeliveryFailed`.
     Without a `store` the run makes one, and removes it after `at_end`. `events`: the file for a recording of the timer.
+    One that does not deliver ends once all is read, and on disk.
     """
 
     read: Callable[[Running, Path], Reader]
@@ -48,6 +49,7 @@ class Job:
     from_ms: int | None
     at_end: Callable[[Path, Summary], object] | None = None
     events: Path | None = None
+    delivers: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ class Result:
     """How a run ended. `failure`: an error text. `stopped_at`: the last record read, if the input was not read to its
     end. `store`: the store with the undelivered messages, if it is kept. `late_letters`: dead letters of earlier runs,
     which could not write them. `letters_left`: some of this run are not written. `stopped_by`: the signal that
-    interrupted it. `recurring`: messages that come again, each with an occurrence that waits.
+    interrupted it. `recurring`: messages that come again, each with an occurrence that waits. `loaded_into`: where
+    messages were put, if the run delivers none.
     """
 
     summary: Summary
@@ -67,6 +70,7 @@ class Result:
     letters_left: bool = False
     stopped_by: str = "Ctrl-C"
     recurring: int = 0
+    loaded_into: str | None = None
 
 
 class _Letters:
@@ -147,7 +151,7 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
     late = max(letters.written - summary.dead_letters, 0)
     left, by = running.engine.left_letters, end.stopped_by
     ended = (end.failure, end.interrupted, stopped_at, job.store, late, left, by, running.recurring)
-    return Result(summary, *ended)
+    return Result(summary, *ended, loaded_into=None if job.delivers else str(store))
 
 
 def _deliver(job: Job, store: Path, running: Running, end: "_End", reporter: Reporter) -> None:
@@ -156,13 +160,13 @@ def _deliver(job: Job, store: Path, running: Running, end: "_End", reporter: Rep
         end.recording = _record(running, job.events)
     end.reading = reading = job.read(running, store)
     with stop_noted() as stop:
-        if job.speed is None:
+        if job.speed is None and job.delivers:
             running.start()
         reading.start()
         while not stop.is_set() and not reading.has_ended(_LOOK_EVERY_S):
             reporter.show(running.summary, reading=True)
             running.check()
-        if stop.is_set():
+        if stop.is_set() or not job.delivers:
             return
         if job.speed is not None:
             from_ms = job.from_ms if job.from_ms is not None else running.engine.first_due_ms

@@ -57,7 +57,7 @@ def check_outputs(outputs: Mapping[str, Path | None], sources: Sequence[Source])
             raise WrongUsage(f"{option}: there is no folder {path.parent}: make it, or name another file")
         if path.is_dir():
             raise WrongUsage(f"{option}: {path} is a folder: name a file")
-        files = [path, *_beside_store(path)] if option == "--store" else [path]
+        files = [path, *_beside_store(path)] if option in ("--store", "TARGET") else [path]
         names = [name for file in files for name in _names_of(file)]
         for name in names:
             if name in taken:

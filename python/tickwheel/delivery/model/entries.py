@@ -113,12 +113,16 @@ class Act(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
-    """A request to pause sending, of one key, one destination, one tenant, or of all, or to resume it (D16)."""
+    """A request to pause sending, of one key, one destination, one tenant, or of all, or to resume it (D16).
+
+    `until_ms`: when the pause ends by itself; `None`: never.
+    """
 
     is_paused: bool
     key: str | None = None
     destination: str | None = None
     tenant: str | None = None
+    until_ms: int | None = None
 
     def __post_init__(self) -> None:
         if [self.key, self.destination, self.tenant].count(None) < 2:

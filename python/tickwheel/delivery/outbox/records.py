@@ -22,7 +22,7 @@ def record_of(given: Message | Mapping[str, Any] | Sequence[Any]) -> str:
     """The record of a message, which is given as to `DeliveryQueue.put_many`. Errors: `BadRecord`, `WrongUsage`."""
     if isinstance(given, Mapping) and (given.get("replace") or given.get("debounce_ms") is not None):
         raise WrongUsage("a message of an outbox can't replace another: leave out replace, debounce_ms, at_latest_ms")
-    fields = {"traceparent": current_traceparent()} | record_fields(_fields_of(given))
+    fields = {"traceparent": current_traceparent()} | record_fields(fields_of(given))
     read_records(given, format="item")  # its errors say more than those of a record
     payload = fields.pop("payload")
     if isinstance(payload, bytes):
@@ -61,7 +61,8 @@ def readable(record: bytes) -> str:
     return record.decode()
 
 
-def _fields_of(given: Any) -> Any:
+def fields_of(given: Any) -> Any:
+    """The arguments of `put`, if it is a `Message`; any other as it is."""
     if not isinstance(given, Message):
         return given
     has_delay, expires_ms = given.delay_ms is not None, given.expires_ms

@@ -49,7 +49,8 @@ Asked: TypeAlias = (
     | SetTenant
     | RemoveTenant
 )
-_KEEP_IDS_DAYS: Final = 36_500.0  # the longest: how long ids are kept is for the next deliverer to say
+KEEP_IDS_DAYS: Final = 36_500.0
+"""The longest: how long ids are kept is for the next deliverer to say."""
 
 
 class StoreControl:
@@ -60,15 +61,9 @@ class StoreControl:
     def __init__(self, store: Path) -> None:
         self._view = StoreView(store)
         self._view.list(limit=1)  # there is one
-        is_used, process = store_owner(store) or (False, None)
-        if is_used:
-            who = "another process" if process is None else f"process {process}"
-            raise WrongUsage(
-                f"{who} works with {store}: name the address of its tickwheel serve, such as http://127.0.0.1:7400, or"
-                " stop it first"
-            )
+        refuse_used(store)
         _check_letters(store)
-        settings = Settings(keep_ids_days=_KEEP_IDS_DAYS)
+        settings = Settings(keep_ids_days=KEEP_IDS_DAYS)
         self._running = Running(store, Destination.named(), settings, log_letters)
 
     def ask(self, item: Asked) -> Answer:
@@ -109,6 +104,17 @@ class StoreControl:
         return answer  # type: ignore[return-value]  # it is no record
 
 
+def refuse_used(store: Path) -> None:
+    """Errors: `WrongUsage` if a process works with the store."""
+    is_used, process = store_owner(store) or (False, None)
+    if is_used:
+        who = "another process" if process is None else f"process {process}"
+        raise WrongUsage(
+            f"{who} works with {store}: name the address of its tickwheel serve, such as http://127.0.0.1:7400, or"
+            " stop it first"
+        )
+
+
 def _check_letters(store: Path) -> None:
     """Opening the store writes its dead letters out, and only a deliverer knows where to (D2). Errors: `WrongUsage`."""
     with StoreSnapshot(store) as db:
@@ -138,9 +144,11 @@ class HttpControl(ServerView):
                 answer = self.request("POST", "/requeue", {"id": id, "key": key})
             case Again(id, key):
                 answer = self.request("POST", address("/again", id=id, key=key))
-            case Pause(is_paused, key, destination, tenant):
+            case Pause(is_paused, key, destination, tenant, until_ms):
                 path = "/pause" if is_paused else "/resume"
-                answer = self.request("POST", address(path, key=key, destination=destination, tenant=tenant))
+                names = {"key": key, "destination": destination, "tenant": tenant}
+                until = None if until_ms is None else rfc_3339(until_ms)
+                answer = self.request("POST", address(path, **names, until=until))
             case SetDestination(name, settings):
                 answer = self.request("PUT", path_of("destinations", name), msgspec.Raw(settings.encode()))
             case RemoveDestination(name, dead):

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeVar, cast
 
 import msgspec
 
-from tickwheel._native import Receipt, due_ms_of, read_records
+from tickwheel._native import Receipt, due_ms_of, due_of, read_records
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import Time, act_of, why_refused
@@ -561,13 +561,22 @@ class DeliveryQueue:
         """
         return self._ask([RemoveTenant(name)], _the_one, format="item")
 
-    def pause(self, key: str | None = None, *, destination: str | None = None, tenant: str | None = None) -> None:
+    def pause(
+        self,
+        key: str | None = None,
+        *,
+        destination: str | None = None,
+        tenant: str | None = None,
+        until: Time | None = None,
+    ) -> None:
         """Send nothing more (D16), or nothing of a key, to a destination or of a tenant, until `resume`, also after a
         restart; return once on disk.
 
-        Messages are accepted, and wait. A message that is being sent gets its outcome. If a key is paused, a message
-        of it that was tried before is marked `redelivered` later. Errors: `BadRecord` for a key that is not allowed;
-        `WrongUsage` for two names, with `order="global"`, if 10,000 keys are paused, or if no destination has the name.
+        `until`: a time, as `due` of `put`, at which the pause ends by itself, by the wall clock. The last pause counts,
+        also if it has no end. Messages are accepted, and wait. A message that is being sent gets its outcome. If a key
+        is paused, a message of it that was tried before is marked `redelivered` later. Errors: `BadRecord` for a key or
+        a time that is not allowed; `WrongUsage` for two names, with `order="global"`, if 10,000 keys are paused, or if
+        no destination has the name.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
@@ -576,7 +585,9 @@ class DeliveryQueue:
         ...     queue.wait_until_empty(0.05), queue.resume(key="kitchen"), queue.wait_until_empty(10)
         (False, None, True)
         """
-        return self._pause(Pause(True, key, destination, tenant))
+        text = until.isoformat() if isinstance(until, datetime) else str(until)
+        until_ms = None if until is None else due_of(text, "until")
+        return self._pause(Pause(True, key, destination, tenant, until_ms))
 
     def resume(self, key: str | None = None, *, destination: str | None = None, tenant: str | None = None) -> None:
         """Send due messages again, all, or those of a key, to a destination or of a tenant; return once on disk.

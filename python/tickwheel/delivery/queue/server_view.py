@@ -1,9 +1,10 @@
-"""What a `tickwheel serve` shows over HTTP, as `StoreView` shows it of a file (rule D14). For the command line."""
+"""What a `tickwheel serve` shows over HTTP, as `StoreView` shows it of a file (rule D14)."""
 
 import http.client
+import random
 import ssl
-import urllib.error
-import urllib.request
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
@@ -11,6 +12,7 @@ import msgspec
 
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.base.tls_errors import sentence, usual_context
+from tickwheel.delivery.queue.connections import Connections
 from tickwheel.delivery.sight import (
     Action,
     DestinationPage,
@@ -24,8 +26,23 @@ from tickwheel.delivery.sight.tenants import TenantPage, TenantSeen
 from tickwheel.delivery.sinks.addresses import without_secrets
 
 _T = TypeVar("_T")
-_TIMEOUT_S: Final = 30
-_LONGEST_ANSWER: Final = 1 << 24
+_TIMEOUT_S: Final = 30.0
+_WAITS_S: Final = (0.1, 5.0)  # the first before another try, and the longest
+_NDJSON: Final = "application/x-ndjson"
+_BATCH_BYTES, _BATCH_LINES = 1 << 20, 5_000
+_PASSING: Final = (408, 429)
+
+
+class Refused(WrongUsage):
+    """The server refuses a request, whenever it is sent."""
+
+    def __init__(self, url: str, status: int, reason: str, allowed: str) -> None:
+        super().__init__(f"{url} answers {status}: {reason} (allowed: {allowed})")
+        self.status, self.reason, self.allowed = status, reason, allowed
+
+
+class _MayPass(DeliveryFailed):
+    pass
 
 
 class _Shown(Details, frozen=True, kw_only=True):
@@ -37,10 +54,18 @@ class _Shown(Details, frozen=True, kw_only=True):
 class ServerView:
     """`url`: `http://HOST:PORT`, or https; with a path before that of each request, if a proxy wants it.
 
-    Proxies of the environment are not asked. Errors of every call: `WrongUsage`, `DeliveryFailed`.
+    Proxies of the environment are not asked. A request that failed for a reason that may pass is sent again for
+    `retry_s`. Errors of every call: `WrongUsage`, `DeliveryFailed`.
     """
 
-    def __init__(self, url: str, token: bytes | None = None, context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: bytes | None = None,
+        context: ssl.SSLContext | None = None,
+        timeout_s: float = _TIMEOUT_S,
+        retry_s: float = 0,
+    ) -> None:
         try:
             parts = urlsplit(url)
         except ValueError as error:  # as of half a bracket
@@ -48,15 +73,16 @@ class ServerView:
         if "@" in parts.netloc:
             advice = "leave it out, and give a token (--token-file FILE)"
             raise WrongUsage(f"{without_secrets(url)} has a user, which is not sent: {advice}")
-        if not parts.netloc or parts.query or parts.fragment:
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise WrongUsage(f"{url!r:.200} is no address of a tickwheel serve: write http://HOST:PORT, or https://")
         _check_port(url, parts)
         self._url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._headers = {} if token is None else {"authorization": f"Bearer {token.decode('ascii')}"}
         if context is None and parts.scheme == "https":
             context = usual_context()
-        secure = urllib.request.HTTPSHandler(context=context)
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), secure)
+        self._connections = Connections(parts, timeout_s, context)
+        self._path = parts.path.rstrip("/")
+        self._retry_s = retry_s
 
     def list(self, **which: Any) -> Page:
         """A page of messages. The arguments are those of `StoreView.list`; times are epoch milliseconds."""
@@ -105,8 +131,8 @@ class ServerView:
         return msgspec.json.decode(self._ask(method, path, body))
 
     def close(self) -> None:
-        """Each request has its own connection."""
-        self._opener.close()
+        """Close the connections that are kept."""
+        self._connections.close()
 
     def _named(self, kind: str, name: str, shown: type[_T]) -> _T | None:
         text = self._ask("GET", path_of(kind, name))
@@ -124,32 +150,59 @@ class ServerView:
             )
             raise DeliveryFailed(problem) from error
 
-    def _ask(self, method: str, path: str, body: object = None) -> bytes:
-        """An answer in JSON, an object that tells no problem."""
-        data = None if body is None else msgspec.json.encode(body)
-        headers = {**self._headers, "content-type": "application/json"}
-        request = urllib.request.Request(self._url + path, data, headers, method=method)  # noqa: S310, http or https
+    def lines(self, path: str, body: bytes) -> Sequence[Any]:
+        """The answers to a body of many records, in order."""
+        return [msgspec.json.decode(line) for line in self._ask("POST", path, body, _NDJSON).splitlines()]
+
+    def _ask(self, method: str, path: str, body: object = None, kind: str = "application/json") -> bytes:
+        """An answer in JSON, an object that tells no problem; or lines of it."""
+        data = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
+        end_s, wait_s = time.monotonic() + self._retry_s, _WAITS_S[0]
+        while True:
+            try:
+                return self._try(method, path, data, kind)
+            except _MayPass:
+                if time.monotonic() + wait_s > end_s:
+                    raise
+            time.sleep(wait_s * random.uniform(0.5, 1))  # noqa: S311, so that clients do not come together
+            wait_s = min(2 * wait_s, _WAITS_S[1])
+
+    def _try(self, method: str, path: str, data: bytes | None, kind: str) -> bytes:
+        headers = {**self._headers, "content-type": kind}
         try:
-            with self._opener.open(request, timeout=_TIMEOUT_S) as response:
-                status, text = response.status, bytes(response.read(_LONGEST_ANSWER))
-        except urllib.error.HTTPError as refused:
-            with refused:
-                status, text = refused.code, bytes(refused.read(_LONGEST_ANSWER))
+            status, text = self._connections.ask(method, self._path + path, data, headers)
         except (OSError, http.client.HTTPException) as error:
-            cause = error.reason if isinstance(error, urllib.error.URLError) else error
-            told = sentence(cause) if isinstance(cause, ssl.SSLError) else cause
-            raise DeliveryFailed(f"{self._url} can't be asked: {told}") from error
-        self._check(status, text)
+            is_tls = isinstance(error, ssl.SSLError)
+            failed = f"{self._url} can't be asked: {sentence(error) if is_tls else error}"
+            raise (DeliveryFailed if is_tls else _MayPass)(failed) from error
+        if kind != _NDJSON or status != http.client.OK:
+            self._check(status, text)
         return text
 
     def _check(self, status: int, text: bytes) -> None:
+        may_pass = status >= 500 or status in _PASSING
         try:
             answer = msgspec.json.decode(text)
             if "reason" in answer and "state" not in answer:
-                problem = f"{self._url} answers {status}: {answer['reason']} (allowed: {answer['allowed']})"
-                raise DeliveryFailed(problem) if status >= 500 else WrongUsage(problem)
+                refused = Refused(self._url, status, answer["reason"], answer["allowed"])
+                raise _MayPass(str(refused)) if may_pass else refused
         except (msgspec.DecodeError, TypeError, KeyError) as error:
-            raise DeliveryFailed(f"{self._url} answers {status}, and not as a tickwheel serve does") from error
+            failed = f"{self._url} answers {status}, and not as a tickwheel serve does"
+            raise (_MayPass if may_pass else DeliveryFailed)(failed) from error
+
+
+def batches(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Bodies of at most a megabyte and 5,000 lines, but for a line that is longer."""
+    batch: list[bytes] = []
+    size = 0
+    for line in lines:
+        if batch and (size + len(line) > _BATCH_BYTES or len(batch) == _BATCH_LINES):
+            yield b"\n".join(batch)
+            batch, size = [], 0
+        batch.append(line)
+        size += len(line)
+    if batch:
+        yield b"\n".join(batch)
 
 
 def address(path: str, **parameters: object) -> str:

@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Scope
 
-from tickwheel._native import Receipt, due_ms_of, read_records, rfc_3339
+from tickwheel._native import Receipt, due_ms_of, due_of, read_records, rfc_3339
 from tickwheel.delivery.base.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import is_text
@@ -176,7 +176,9 @@ class _Messages:
                 return await self._told(await self.arrow.messages(request, options, take_room))
         limit = 2 * self._max_payload + _OVERHEAD
         options["max_payload"] = self._max_payload
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() in _NDJSON:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind in _NDJSON or kind == "text/csv":
+            options["format"] = "csv" if kind == "text/csv" else "lines"
             async with self._bodies.receive(request, max(limit, _MANY), _NONE_OF_MANY) as body:
                 with self._bodies.room_for_faults(_NONE_OF_MANY) as take_room:
                     return await self._many(body, options, take_room)
@@ -202,7 +204,7 @@ class _Messages:
         return _state(operation, id_, key, found, **more)
 
     async def _many(self, body: bytes, options: dict[str, Any], take_room: Callable[[int], None]) -> Response:
-        read = partial(read_records, body, format="lines", most_bad=_MOST_BAD, **options)
+        read = partial(read_records, body, most_bad=_MOST_BAD, **options)
         try:
             [records] = await self._of_many.call(read)
         except BadRecord as bad:
@@ -259,16 +261,22 @@ class _Messages:
     async def pause(self, request: Request) -> Response:
         path = request.url.path
         allowed = f"{path}, or {path}?key=K, {path}?destination=NAME, or {path}?tenant=NAME, not empty"
-        given = _given(request, ("key", "destination", "tenant"), "the address names nothing", allowed)
+        names: tuple[str, ...] = ("key", "destination", "tenant")
+        if path == "/pause":
+            allowed, names = f"each with until=TIME or without: {allowed}", (*names, "until")
+        given = _given(request, names, "the address names nothing", allowed)
+        until = given.pop("until", None)
         if len(given) > 1:
             raise problem(400, f"the address names a {' and a '.join(given)}", allowed)
         await self._no_body(request, f"{allowed}: a name is in the address")
-        asked = Pause(path == "/pause", **given)
+        until_ms = None if until is None else due_of(until, "until")
+        asked = Pause(path == "/pause", **given, until_ms=until_ms)
         answer = await self._ask(asked)
         if answer is Answer.REFUSED:
             raise problem(reply("pause", answer).status, *self._running.why_not_paused(asked))
+        shown = given if until_ms is None else given | {"until": rfc_3339(until_ms)}
         return json_response(
-            reply("pause", answer).status if answer is Answer.UNKNOWN else 200, given | {"state": answer}
+            reply("pause", answer).status if answer is Answer.UNKNOWN else 200, shown | {"state": answer}
         )
 
     async def again(self, request: Request) -> Response:

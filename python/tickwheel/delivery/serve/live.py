@@ -21,7 +21,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from tickwheel import __version__
-from tickwheel._native import StoreSnapshot
+from tickwheel._native import StoreSnapshot, rfc_3339
 from tickwheel.delivery.base.errors import StoreFailed, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.serve.access import Access
@@ -173,7 +173,7 @@ def figures(running: Running, now_ms: int) -> dict[str, Any]:
     measures, summary = running.engine.measures(), running.summary
     waiting = look(running, now_ms, _WITHIN_MS)
     with StoreSnapshot(running.store) as db:
-        paused_keys, letters = count_paused_keys(db), db.dead_letters()
+        paused_keys, letters, until_ms = count_paused_keys(db), db.dead_letters(), db.paused_until_ms()
         in_doubt = running.with_figures(in_doubt_of(db)) if measures.keys_in_doubt else None
     destinations = running.destination_figures()
     size, log_size = sizes_of(running.store)
@@ -195,6 +195,7 @@ def figures(running: Running, now_ms: int) -> dict[str, Any]:
         "tenants": running.engine.tenant_figures(SHOWN, [])[0],
         "in_doubt": in_doubt,
         "paused": running.engine.is_paused,
+        "paused_until": None if until_ms is None else rfc_3339(until_ms),
         "paused_keys": paused_keys,
         "lateness_us": [*zip([*bounds, None], numbers, strict=True)],
         "window": {"messages": messages, "bytes": in_memory},

@@ -18,8 +18,9 @@ class DestinationSeen(msgspec.Struct, frozen=True):
 
     `waiting`, `overdue`: its messages, counted up to 10,000. `next_try`: the first time at which a message that failed
     is tried again; a destination that is down is tried each second, one that is paused not at all. One that is paused
-    does not count as down. `paused_reason`: if it was paused because it failed for long. `failing_since`: if
-    that is to happen to it, from a minute after its first failure without a success since. `late`: of those that were
+    does not count as down. `paused_until`: when its pause ends by itself. `paused_reason`: if it was paused because it
+    failed for long. `failing_since`: if that is to happen to it, from a minute after its first failure without a
+    success since. `late`: of those that were
     `delivered`, how many were sent more than a second after they were due. The fields from `down_since` on are what the
     process that delivers has seen since its start. They are `None` if only the store was asked.
     """
@@ -33,6 +34,7 @@ class DestinationSeen(msgspec.Struct, frozen=True):
     rate: str | None
     concurrency: int | None
     paused_since: str | None
+    paused_until: str | None
     paused_reason: str | None
     failing_since: str | None
     down_since: str | None = None

@@ -157,6 +157,7 @@ class Details(Seen, frozen=True, kw_only=True):
     seq: int
     next_id: str | None = None
     key_paused_since: str | None = None
+    key_paused_until: str | None = None
     payload: msgspec.Raw | None = None
     payload_base64: str | None = None
     expires: str | None = None

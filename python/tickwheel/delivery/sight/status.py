@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -47,6 +47,14 @@ class InDoubt(msgspec.Struct, frozen=True):
     spare_places_taken: int | None = None
 
 
+class PauseEnd(msgspec.Struct, frozen=True):
+    """A pause that ends by itself at `until`. `name`: its first 200 characters; empty for a pause of all."""
+
+    kind: Literal["all", "key", "destination", "tenant"]
+    name: str
+    until: str
+
+
 class StoreStatus(msgspec.Struct, frozen=True):
     """A store in figures, at the time `at`. Sizes are bytes.
 
@@ -55,7 +63,8 @@ class StoreStatus(msgspec.Struct, frozen=True):
     `delivered`, `cancelled`, `dead`, `expired`: messages that are not forgotten yet (`--keep-ids`). A requeued message
     counts in none of them until it has its new outcome. `dead_letters`: how many the store has kept. `due_within`:
     waiting messages by how soon they are due, the overdue ones too. `paused_keys`: how many keys are paused;
-    `paused_key_names`: the first twenty of them, by their time. `down_since`, `down_reason`: of the destination, if it
+    `paused_key_names`: the first twenty of them, by their time. `paused_until`: when the pause of all ends by itself;
+    `pause_ends`: the twenty pauses of any kind that do so first. `down_since`, `down_reason`: of the destination, if it
     is down. `waiting_for_events`: waiting messages that an event would let go; `remembered_events`: events that let go
     what comes later. `in_doubt`: the keys that fail for longest, and why. `destinations`: those that messages name.
     """
@@ -78,8 +87,10 @@ class StoreStatus(msgspec.Struct, frozen=True):
     last_outcome: str | None
     last_commit: str | None
     paused_since: str | None
+    paused_until: str | None
     paused_keys: int
     paused_key_names: Sequence[str]
+    pause_ends: Sequence[PauseEnd]
     down_since: str | None
     down_reason: str | None
     waiting_for_events: int
@@ -97,6 +108,7 @@ def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None, figures
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     found = db.status([now_ms + ahead_s * 1_000 for ahead_s in (0, *_AHEAD_S.values())])
     overdue, *due = found.pop("due_before")
+    found["pause_ends"] = [PauseEnd(kind, name, rfc_3339(until_ms)) for kind, name, until_ms in found["pause_ends"]]
     size, log_size = sizes_of(store)
     is_used, process = store_owner(store) or (None, None)
     return StoreStatus(

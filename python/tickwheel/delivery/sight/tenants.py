@@ -5,13 +5,13 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tickwheel._native import StoreSnapshot
+from tickwheel._native import StoreSnapshot, rfc_3339
 from tickwheel.delivery.sight.destinations import SHOWN
 from tickwheel.delivery.sight.messages import check_limit, with_times
 
 
 class TenantSeen(msgspec.Struct, frozen=True):
-    """A tenant. `settings`: but for `paused`; empty if it has those of all.
+    """A tenant. `settings`: but for `paused`; empty if it has those of all. `paused_until`: its pause ends by itself.
 
     The figures are of its messages in memory, which has what is due soon; `None` if only the store was asked.
     `waiting`: without an outcome; `overdue`, `failing`: those among them that are due, and that have failed and are
@@ -22,6 +22,7 @@ class TenantSeen(msgspec.Struct, frozen=True):
 
     name: str
     paused: bool
+    paused_until: str | None
     settings: Mapping[str, Any]
     waiting: int | None = None
     overdue: int | None = None
@@ -64,7 +65,9 @@ def list_tenants(db: StoreSnapshot, figures: TenantFigures | None, limit: int, c
 
     def seen(name: str, text: str) -> TenantSeen:
         settings = msgspec.json.decode(text)
+        until_ms = settings.pop("paused_until_ms", None)
         own = {"name": name, "paused": settings.pop("paused", False), "settings": settings}
+        own["paused_until"] = None if until_ms is None else rfc_3339(until_ms)
         return TenantSeen(**none | told.get(name, {}) | own)
 
     busy = ("overdue", "waiting", "delivered")

@@ -33,9 +33,9 @@ function tile(name, value, words, state = "") {
 }
 
 /* First of all: what an operator comes for. */
-function show_tiles({ destination, destinations: named, paused, due, oldest_overdue_ms, dead_letters, counts, since_ms, at_ms }, upTo) {
+function show_tiles({ destination, destinations: named, paused, paused_until, due, oldest_overdue_ms, dead_letters, counts, since_ms, at_ms }, upTo) {
   const lasts = (epoch_ms) => `for ${duration(Math.max(0, at_ms - epoch_ms))}`;
-  if (paused) tile("destination", "Paused", "nothing is sent", "ill");
+  if (paused) tile("destination", "Paused", paused_until ? make("span", {}, "until ", when(paused_until)) : "nothing is sent", "ill");
   else if (destination && !destination.up) tile("destination", "Down", `${lasts(destination.changed_ms)}: ${short(destination.reason, 80)}`, "ill");
   else if (named?.down) tile("destination", `${count(named.down)} down`, `of ${count(named.count)} named ones`, "ill");
   else if (destination) tile("destination", "Up", lasts(destination.changed_ms), "well");
@@ -134,11 +134,11 @@ function replace_rows(table, found, row_of) {
   }));
 }
 
-function destination_row({ name, state, down_since, failing_since, overdue, delivered, late, rate, next_try, last_error, last_error_at }) {
+function destination_row({ name, state, paused_until, down_since, failing_since, overdue, delivered, late, rate, next_try, last_error, last_error_at }) {
   const is_ill = state !== "sending";
   const to_list = (list, text, label) => make("a", { href: "#messages", "data-list": list, "data-destination": name, "aria-label": `${label} of ${name}` }, text);
   const number = overdue >= MOST_COUNTED ? `${count(overdue)} and more` : count(overdue);
-  const since = down_since ? [" since ", when(down_since)] : [];
+  const since = down_since ? [" since ", when(down_since)] : paused_until ? [" until ", when(paused_until)] : [];
   if (failing_since) since.push(", fails since ", when(failing_since));
   const next = { down: "each second", paused: "" }[state] ?? (next_try ? when(next_try, "soon") : "");
   const error = last_error ? make("span", {}, `${short(last_error, 200)} (`, when(last_error_at), ")") : "";

@@ -112,8 +112,8 @@ def state(id_: str, answer: str, key: str | None = None) -> Do:
     return Do("state", answer, {"id": id_, "key": key})
 
 
-def pause(key: str | None = None) -> Do:
-    return Do("pause", "paused", {"key": key})
+def pause(key: str | None = None, **more: int) -> Do:
+    return Do("pause", "paused", {"key": key, **more})
 
 
 def resume(key: str | None = None) -> Do:
@@ -315,6 +315,18 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
         state("a", "waiting", key="k"),
         resume("k"),
         arrived(("a", 1)),
+    ),
+    "pause until": (
+        pause(until=FAR),
+        put("a", due=PAST),
+        state("a", "waiting"),
+        pause(until=PAST),
+        arrived(("a", 1)),
+        pause("k", until=FAR),
+        put("b", due=PAST, key="k"),
+        state("b", "waiting", key="k"),
+        pause("k", until=PAST),
+        arrived(("b", 1)),
     ),
     "expiry": (
         put("late", due=PAST, expires=PAST + 1),

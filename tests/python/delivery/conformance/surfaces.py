@@ -23,7 +23,16 @@ from delivery.batches import stream
 from delivery.serve.conftest import ARROW, Served
 from tickwheel._native import NdjsonLines
 from tickwheel.commands import tickwheel as command
-from tickwheel.delivery import AsyncDeliveryQueue, BadRecord, Delivery, DeliveryQueue, Letter, Unavailable
+from tickwheel.delivery import (
+    AsyncClient,
+    AsyncDeliveryQueue,
+    BadRecord,
+    Client,
+    Delivery,
+    DeliveryQueue,
+    Letter,
+    Unavailable,
+)
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
 from tickwheel.delivery.read.hand_off_rows import HANDED, batch_of
 
@@ -76,12 +85,7 @@ class Queue:
         self.letters.append(json.loads(record)["id"])
 
     def do(self, op: str, fields: dict[str, Any]) -> str:
-        """The answer, `conflict` or `refused`."""
-        try:
-            answer = self.call(op, fields)
-        except BadRecord as bad:
-            return "conflict" if "other content" in bad.reason else "refused"
-        return {"pause": "paused", "resume": "resumed"}.get(op) or getattr(answer, "value", "let_go")  # or a count
+        return said(self, op, fields)
 
     def call(self, op: str, fields: dict[str, Any]) -> Any:
         first, named = arguments(op, fields)
@@ -209,7 +213,8 @@ class Http:
         return "POST", f"/again?{urlencode(fields)}", None
 
     def _pause(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
-        return "POST", of_key("/pause", fields), None
+        given = {name: value for name, value in fields.items() if value is not None}
+        return "POST", f"/pause?{urlencode(given)}", None
 
     def _resume(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
         return "POST", of_key("/resume", fields), None
@@ -219,6 +224,50 @@ class Http:
 
     def close(self) -> None:
         self.served.close()
+
+
+class OfClient(Http):
+    """`Client`, which asks that server."""
+
+    name = "client"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.client = self.connect(f"http://127.0.0.1:{self.served.port}")
+
+    def connect(self, url: str) -> Any:
+        return Client(url)
+
+    def do(self, op: str, fields: dict[str, Any]) -> str:
+        return said(self, op, fields)
+
+    def call(self, op: str, fields: dict[str, Any]) -> Any:
+        first, named = arguments(op, fields)
+        return getattr(self.client, op)(*first, **named)
+
+    def close(self) -> None:
+        self.client.close()
+        super().close()
+
+
+class OfAsyncClient(OfClient):
+    """`AsyncClient`, each call on a loop of its own."""
+
+    name = "async client"
+
+    def connect(self, url: str) -> Any:
+        return AsyncClient(url)
+
+    def call(self, op: str, fields: dict[str, Any]) -> Any:
+        async def ask() -> Any:
+            first, named = arguments(op, fields)
+            return await getattr(self.client, op)(*first, **named)
+
+        return asyncio.run(ask())
+
+    def close(self) -> None:
+        asyncio.run(self.client.close())
+        Http.close(self)
 
 
 class Commands(Http):
@@ -294,6 +343,15 @@ class HandOff(Http):
         return None
 
 
+def said(surface: Any, op: str, fields: dict[str, Any]) -> str:
+    """The answer of its call, `conflict` or `refused`."""
+    try:
+        answer = surface.call(op, fields)
+    except BadRecord as bad:
+        return "conflict" if "other content" in bad.reason else "refused"
+    return {"pause": "paused", "resume": "resumed"}.get(op) or getattr(answer, "value", "let_go")  # or a count
+
+
 def arguments(op: str, fields: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Those of the method of a queue."""
     named = dict(fields)
@@ -332,4 +390,6 @@ def of_key(path: str, fields: dict[str, Any]) -> str:
     return f"{path}?{urlencode({'key': fields['key']})}" if fields.get("key") else path
 
 
-SURFACES: dict[str, Callable[[Path], Any]] = {it.name: it for it in (Queue, Lines, Async, Http, Commands, HandOff)}
+SURFACES: dict[str, Callable[[Path], Any]] = {
+    it.name: it for it in (Queue, Lines, Async, Http, OfClient, OfAsyncClient, Commands, HandOff)
+}

@@ -415,3 +415,15 @@ def test_a_head_that_is_too_large_is_refused_whether_or_not_it_came_in_one_piece
             "reason": "the request line and the headers are too large",
             "allowed": "HTTP/1.1, with a head of at most 16 KiB",
         }
+
+
+def test_csv_is_taken_as_rows_with_an_answer_for_each__D11(served: Served) -> None:
+    rows = 'id,key,due,text\r\ncsv 1,k,4000000000000,one\r\ncsv 2,k,,two\r\ncsv 3,k,4000000000000,"three\nlines"\r\n'
+    reply = served.ask("POST", "/messages", rows.encode(), headers={"content-type": "text/csv; charset=utf-8"})
+    told = [json.loads(line) for line in reply.body.splitlines()]
+    assert [(it["line"], it["status"]) for it in told] == [(2, 201), (3, 400), (4, 201)]
+    assert served.ask("GET", "/messages/csv%203?key=k").body["payload"] == {"text": "three\nlines"}
+    wrong = served.ask("POST", "/messages", b"name,due\na,1\n", headers={"content-type": "text/csv"})
+    assert json.loads(wrong.body)["reason"].startswith("the header has no column id")
+    replaced = served.ask("POST", "/messages?replace=true", rows.encode(), headers={"content-type": "text/csv"})
+    assert json.loads(replaced.body.splitlines()[0])["state"] == "replaced"

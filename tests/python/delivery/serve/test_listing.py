@@ -59,6 +59,7 @@ def test_a_message_is_shown_with_its_payload__D14(served: Served) -> None:
         "event_name": None,
         "next_id": None,
         "key_paused_since": None,
+        "key_paused_until": None,
         "payload": {"n": 1},
         "payload_base64": None,
         "expires": None,

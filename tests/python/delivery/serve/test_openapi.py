@@ -174,13 +174,21 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
         ("POST", "/messages"): ["replace", "at_latest_ms"],
         **{(method, "/messages/{id}"): ["key"] for method in ("GET", "DELETE", "PATCH")},
         **{(method, "/message"): ["id", "key"] for method in ("GET", "DELETE", "PATCH")},
-        **{("POST", path): ["key", "destination", "tenant"] for path in ("/pause", "/resume")},
+        ("POST", "/pause"): ["key", "destination", "tenant", "until"],
+        ("POST", "/resume"): ["key", "destination", "tenant"],
         ("POST", "/again"): ["key", "id"],
         ("DELETE", "/remembered"): ["key", "id"],
         HAND_OFF: ["store"],
     }
     assert {operation: names for operation, names in told.items() if names} == known
-    values = {"state": "dead", "due_from": str(FAR_MS), "due_before": str(FAR_MS), "limit": "1", "replace": "true"}
+    values = {
+        "state": "dead",
+        "due_from": str(FAR_MS),
+        "due_before": str(FAR_MS),
+        "limit": "1",
+        "replace": "true",
+        "until": str(FAR_MS),
+    }
     values |= {"key": "k", "at_latest_ms": "1", "messages": "dead"}
     for operation, names in told.items():
         for name in names:

@@ -19,6 +19,7 @@ use crate::run::settings::{check_destination, check_tenant};
 use crate::sinks::TAKES_NO_NAMED;
 #[cfg(feature = "http")]
 use crate::sinks::Verdict;
+use crate::store::PartKind;
 
 /// Control.
 ///
@@ -284,7 +285,16 @@ impl Deliverer {
     /// # Errors
     /// [`DeliveryError::Usage`] if the key, the destination or the tenant can't have this name. Otherwise the error that ended the run.
     pub fn pause(&self, part: Part<'_>) -> Result<Answer, DeliveryError> {
-        self.set_pause(part, true)
+        self.set_pause(part, true, None)
+    }
+
+    /// The same until this time of the wall clock, rounded up to the millisecond: then it ends by itself. The last pause of a part
+    /// counts, also if it is shorter, or has no end.
+    ///
+    /// # Errors
+    /// The same as for [`pause`](Deliverer::pause), or the time is not between 1970 and the year 9999.
+    pub fn pause_until(&self, part: Part<'_>, until: SystemTime) -> Result<Answer, DeliveryError> {
+        self.set_pause(part, true, Some(due_in_range(ms_of(until), "until").map_err(usage)?))
     }
 
     /// Ends the pause: messages that are due are sent. [`Answer::Resumed`], also if it was not paused, or [`Answer::Unknown`].
@@ -292,21 +302,20 @@ impl Deliverer {
     /// # Errors
     /// The same as for [`pause`](Deliverer::pause).
     pub fn resume(&self, part: Part<'_>) -> Result<Answer, DeliveryError> {
-        self.set_pause(part, false)
+        self.set_pause(part, false, None)
     }
 
-    fn set_pause(&self, part: Part<'_>, is_paused: bool) -> Result<Answer, DeliveryError> {
-        self.ask(match part {
-            Part::All => Item::Pause { key: None, is_paused },
+    fn set_pause(&self, part: Part<'_>, is_paused: bool, until_ms: Option<i64>) -> Result<Answer, DeliveryError> {
+        let (part, name) = match part {
+            Part::All => (PartKind::All, String::new()),
             Part::Key(key) => {
                 check_name(Some(key), "any").map_err(usage)?;
-                Item::Pause { key: Some(key.to_owned()), is_paused }
+                (PartKind::Key, key.to_owned())
             }
-            Part::Destination(name) => {
-                Item::PauseDestination { name: checked_destination(name).map_err(usage)?, is_paused }
-            }
-            Part::Tenant(name) => return self.change_tenant(name, TenantChange::Pause(is_paused)),
-        })
+            Part::Destination(name) => (PartKind::Destination, checked_destination(name).map_err(usage)?),
+            Part::Tenant(name) => (PartKind::Tenant, checked_tenant(name).map_err(usage)?),
+        };
+        self.ask(Item::Pause { part, name, is_paused, until_ms })
     }
 }
 

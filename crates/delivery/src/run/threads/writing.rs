@@ -123,7 +123,7 @@ impl Shared {
             {
                 let state = self.engine.queue.lock();
                 let now_us = self.engine.clock().now_us();
-                let idle_us = state.idle_us(now_us, load_at_us.saturating_sub(now_us));
+                let idle_us = state.idle_us(now_us, load_at_us.saturating_sub(now_us), self.engine.wall_us());
                 if idle_us == 0 {
                     return state.is_stopping;
                 }

@@ -42,8 +42,7 @@ impl World {
         let number = 1 + self.random.below(u64::from(self.tenants.count)) as u8;
         let change = match self.random.below(6) {
             0 => TenantChange::Remove,
-            1 => TenantChange::Pause(true),
-            2 => TenantChange::Pause(false),
+            it @ 1..=2 => return Asked::PauseTenant(number, it == 1),
             _ => {
                 let rates = ["1/s", "7/s", "50/s", "20000/s"];
                 let settings = TenantSettings {
@@ -63,7 +62,6 @@ impl World {
         let known = self.tenants.on_disk.get(&number).cloned();
         let was_paused = known.as_ref().is_some_and(|it| it.paused == Some(true));
         let is_known = known.is_some();
-        let before = known.unwrap_or_default();
         match change {
             TenantChange::Set(json) => {
                 let it: TenantSettings = serde_json::from_str(json).unwrap();
@@ -71,18 +69,21 @@ impl World {
                 self.tenants.on_disk.insert(number, TenantSettings { paused, ..it });
                 if is_known { Answer::Replaced } else { Answer::Accepted }
             }
-            TenantChange::Pause(is_paused) => {
-                if is_known || *is_paused {
-                    let it = TenantSettings { paused: Some(*is_paused), ..before };
-                    self.tenants.on_disk.insert(number, it);
-                }
-                if *is_paused { Answer::Paused } else { Answer::Resumed }
-            }
             TenantChange::Remove => {
                 self.tenants.on_disk.remove(&number);
                 if is_known { Answer::Removed } else { Answer::Unknown }
             }
         }
+    }
+
+    /// The pause is on disk, or is over.
+    pub(super) fn pause_tenant(&mut self, number: u8, is_paused: bool) -> Answer {
+        let known = self.tenants.on_disk.get(&number).cloned();
+        if known.is_some() || is_paused {
+            let it = TenantSettings { paused: Some(is_paused), ..known.unwrap_or_default() };
+            self.tenants.on_disk.insert(number, it);
+        }
+        if is_paused { Answer::Paused } else { Answer::Resumed }
     }
 
     /// The engine has the settings that are on disk.

@@ -11,7 +11,7 @@ use crate::message::incoming::Incoming;
 use crate::message::shares::{destination_in, tenant_in};
 use crate::message::{Body, Cancel, Extras, Message, Reschedule};
 use crate::sinks::{Delivery, Sink, Verdicts};
-use crate::store::{ActionKind, Filter, Letter, Outcome};
+use crate::store::{ActionKind, Filter, Letter, Outcome, PartKind};
 
 pub(super) const MAX_ATTEMPTS: u32 = 3;
 
@@ -82,6 +82,7 @@ pub(super) enum Asked {
         key: u8,
         id: u32,
     },
+    PauseTenant(u8, bool),
     /// A record that could not be read.
     Bad(i64),
 }
@@ -197,8 +198,14 @@ pub(super) fn name_asked(asked: &Asked) -> Option<Name> {
         | Asked::Again(name)
         | Asked::Cancel(name)
         | Asked::Look(name) => Some(*name),
-        Asked::CancelMany(_) | Asked::Pause(_) | Asked::PauseKey(..) | Asked::Tenant(..) | Asked::Bad(_) => None,
-        Asked::Event { .. } | Asked::Forget { .. } => None,
+        Asked::CancelMany(_)
+        | Asked::Pause(_)
+        | Asked::PauseKey(..)
+        | Asked::Tenant(..)
+        | Asked::PauseTenant(..)
+        | Asked::Event { .. }
+        | Asked::Forget { .. }
+        | Asked::Bad(_) => None,
     }
 }
 
@@ -253,12 +260,13 @@ pub(super) fn item(asked: &Asked, share: i64) -> Item {
             kind: ActionKind::Cancel,
             filter: Filter { key: key.map(|key| format!("k{key}")), ..Filter::default() },
         },
-        Asked::Pause(is_paused) => Item::Pause { key: None, is_paused: *is_paused },
-        Asked::PauseKey(key, is_paused) => Item::Pause { key: Some(format!("k{key}")), is_paused: *is_paused },
+        Asked::Pause(is_paused) => Item::pause(None, *is_paused),
+        Asked::PauseKey(key, is_paused) => Item::pause(Some(format!("k{key}")), *is_paused),
         Asked::Look(name) => {
             let (key, id) = text(*name);
             Item::Look { id, key }
         }
+        Asked::PauseTenant(number, is_paused) => Item::pause_part(PartKind::Tenant, &tenant(*number), *is_paused),
         Asked::Tenant(number, change) => Item::ChangeTenant { name: tenant(*number), change: change.clone() },
         Asked::Event { key, id, name, remember_ms } => {
             Item::Event { event: events::event_of(*key, *name, *id, *remember_ms), origin: None }

@@ -76,6 +76,10 @@ impl World {
                     ticket.expected.push(vec![self.pause_key(key, is_paused)]);
                     continue;
                 }
+                if let Asked::PauseTenant(number, is_paused) = asked {
+                    ticket.expected.push(vec![self.pause_tenant(number, is_paused)]);
+                    continue;
+                }
                 if let Asked::Tenant(number, change) = &asked {
                     ticket.expected.push(vec![self.change_tenant(*number, change)]);
                     continue;

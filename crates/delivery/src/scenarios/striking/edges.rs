@@ -318,7 +318,7 @@ fn a_message_of_a_paused_key_gets_no_strike__d6_d16() {
     let world = ByHand::start(Settings::default());
     world.give(vec![put(Some("k"), "a", START_MS)]);
     world.deliver(|_| Verdict::Refused("no".to_owned()));
-    world.give(vec![Item::Pause { key: Some("k".to_owned()), is_paused: true }]);
+    world.give(vec![Item::pause(Some("k".to_owned()), true)]);
     assert!(world.pass_ms(5_000, arrives).is_empty());
     world.pass_ms(3_600_000, arrives);
     let world = world.again();
@@ -437,9 +437,9 @@ fn whatever_happens_to_messages_with_strikes_each_gets_its_outcome__d6() {
                     let due_ms = world.wall_ms() + random.i64(-5_000..5_000);
                     drop(world.submit(vec![later(key.as_deref(), &id.to_string(), due_ms)]));
                 }
-                22..25 => drop(world.submit(vec![Item::Pause { key: None, is_paused: random.u8(0..3) == 0 }])),
+                22..25 => drop(world.submit(vec![Item::pause(None, random.u8(0..3) == 0)])),
                 25..29 if !is_global && key.is_some() => {
-                    drop(world.submit(vec![Item::Pause { key, is_paused: random.u8(0..3) == 0 }]));
+                    drop(world.submit(vec![Item::pause(key, random.u8(0..3) == 0)]));
                 }
                 29 => {
                     world.step_wall_clock_ms(random.i64(-4_000..4_000));
@@ -507,7 +507,7 @@ fn whatever_happens_to_messages_with_strikes_each_gets_its_outcome__d6() {
                     over.clear();
                 }
                 99 => {
-                    world.give(vec![Item::Pause { key: None, is_paused: true }]);
+                    world.give(vec![Item::pause(None, true)]);
                     for (flight, ..) in open.drain(..) {
                         if world.engine.is_in_flight(flight) {
                             world.engine.settle(flight, Verdicts::Each(Vec::new()), None);
@@ -518,7 +518,7 @@ fn whatever_happens_to_messages_with_strikes_each_gets_its_outcome__d6() {
                     world.write();
                     is_over.extend(over.drain(..));
                     assert_eq!(notes(&world, "noted = 1"), [], "seed {seed}: noted in a pause");
-                    world.give(vec![Item::Pause { key: None, is_paused: false }]);
+                    world.give(vec![Item::pause(None, false)]);
                 }
                 98 => {
                     world.engine.close(Sends::SomeHang).unwrap();
@@ -537,9 +537,9 @@ fn whatever_happens_to_messages_with_strikes_each_gets_its_outcome__d6() {
                 world.engine.lock_dispatcher().free_place(flight);
             }
         }
-        world.give(vec![Item::Pause { key: None, is_paused: false }]);
+        world.give(vec![Item::pause(None, false)]);
         if !is_global {
-            world.give((0..7).map(|n| Item::Pause { key: Some(format!("k{n}")), is_paused: false }).collect());
+            world.give((0..7).map(|n| Item::pause(Some(format!("k{n}")), false)).collect());
         }
         world.pass_ms(400_000, arrives);
         assert_eq!(world.engine.down(), None, "seed {seed}");

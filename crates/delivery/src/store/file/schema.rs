@@ -20,6 +20,7 @@
 //! | `occurrences` | the open occurrence of a recurring message | at the end |
 //! | `moved` | an open message that got another due time | rarely |
 //! | `paused_keys` | a paused key, by its lane | rarely |
+//! | `pause_ends` | a pause that ends by itself | rarely |
 //! | `inputs` | how far an input was read | with the messages from the input |
 //! | `dead_letters` | a message or record that could not be delivered or read | rarely |
 //! | `actions` | an action on many messages | rarely |
@@ -40,7 +41,7 @@ use crate::base::open_stores::FileId;
 /// "tick", at byte 68 of the file.
 const APPLICATION_ID: i64 = 0x7469_636B;
 /// The number of the format, at byte 60 of the file. A change of the format takes the next number.
-const FORMAT: i64 = 12;
+const FORMAT: i64 = 13;
 /// The name in `meta` of the mark of a backup. The value is when the backup was made, by the wall clock.
 ///
 /// A backup delivers nothing until it is restored (D20). Otherwise it would give new messages the same numbers that its
@@ -174,6 +175,13 @@ CREATE TABLE occurrences (
 CREATE TABLE moved (seq INTEGER PRIMARY KEY, first_due_ms INTEGER NOT NULL, partition INTEGER NOT NULL);
 CREATE INDEX moved_by_partition ON moved (partition, first_due_ms);
 CREATE TABLE paused_keys (lane INTEGER PRIMARY KEY, key TEXT NOT NULL, since_ms INTEGER NOT NULL);
+CREATE TABLE pause_ends (
+    part TEXT NOT NULL, -- all, key, destination or tenant
+    name TEXT NOT NULL, -- empty for all
+    until_ms INTEGER NOT NULL,
+    PRIMARY KEY (part, name)
+) WITHOUT ROWID;
+CREATE INDEX pause_ends_by_time ON pause_ends (until_ms);
 CREATE TABLE inputs (source TEXT PRIMARY KEY, line INTEGER NOT NULL, size INTEGER NOT NULL, digest BLOB NOT NULL);
 CREATE TABLE dead_letters (
     n INTEGER PRIMARY KEY,

@@ -7,6 +7,7 @@
 use rusqlite::{Connection, OptionalExtension, Row};
 use rustc_hash::FxHashMap;
 
+use super::figures::pause_end;
 use super::snapshot::{Snapshot, text};
 use crate::base::error::DeliveryError;
 use crate::message::named::NamedSettings;
@@ -53,6 +54,8 @@ pub struct DestinationSeen {
     pub concurrency: Option<usize>,
     /// Since when it is paused.
     pub paused_since_ms: Option<i64>,
+    /// When that ends by itself.
+    pub paused_until_ms: Option<i64>,
     /// Why, if it was paused because it failed for long.
     pub paused_reason: Option<String>,
     /// Since when it fails without a success, if its settings say that this is to end in a pause. The store knows it after a
@@ -204,6 +207,7 @@ fn destination(
     else {
         return Ok(None);
     };
+    let paused_until_ms = pause_end(db, "destination", &name)?;
     let NamedSettings { rate, concurrency, .. } = serde_json::from_str(&settings).unwrap_or_default();
     let near = near.get(&share).copied().unwrap_or_default();
     let (first, last) = tenants_at(share);
@@ -227,6 +231,7 @@ fn destination(
         name,
         rate,
         concurrency,
+        paused_until_ms,
         paused_since_ms,
         paused_reason,
         failing_since_ms,

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::snapshot::{Snapshot, text};
 use crate::base::error::DeliveryError;
 use crate::message::recurrence::NEVER_MS;
-use crate::store::sql::{Result, rows};
+use crate::store::sql::{Result, cached, rows};
 use crate::store::tables::meta::{self, PAUSED};
 use crate::store::types::Outcome;
 
@@ -57,9 +57,12 @@ pub struct Status {
     pub last_outcome_ms: Option<i64>,
     pub committed_ms: Option<i64>,
     pub paused_ms: Option<i64>,
+    pub paused_until_ms: Option<i64>,
     pub paused_keys: u64,
     /// The first 200 characters of the twenty keys that were paused first.
     pub paused_key_names: Vec<String>,
+    /// The twenty pauses that end first by themselves: of what, the first 200 characters of its name, and when.
+    pub pause_ends: Vec<(String, String, i64)>,
     pub down_since_ms: Option<i64>,
     pub down_reason: Option<String>,
     /// How many of those that wait would be let go by an event.
@@ -72,6 +75,11 @@ impl Snapshot {
     /// dead letters were requeued.
     pub fn status(&self, due_before_ms: &[i64]) -> Result<Status, DeliveryError> {
         self.ask(|db| status(db, due_before_ms))
+    }
+
+    /// When the pause of all messages ends by itself.
+    pub fn paused_until_ms(&self) -> Result<Option<i64>, DeliveryError> {
+        self.ask(|db| pause_end(db, "all", ""))
     }
 
     /// The number of paused keys.
@@ -100,6 +108,7 @@ fn status(db: &Connection, due_before_ms: &[i64]) -> Result<Status> {
     }
     let of = |outcome: Outcome| ended[outcome as usize] as u64;
     let named = "SELECT substr(key, 1, 200) FROM paused_keys ORDER BY since_ms, lane LIMIT ?";
+    let ends = "SELECT part, substr(name, 1, 200), until_ms FROM pause_ends ORDER BY until_ms, part, name LIMIT ?";
     Ok(Status {
         waiting: waiting as u64,
         recurring: db.query_row("SELECT count(*) FROM waiting WHERE due_ms = ?", [NEVER_MS], number)?,
@@ -115,13 +124,21 @@ fn status(db: &Connection, due_before_ms: &[i64]) -> Result<Status> {
         last_outcome_ms: rows(db, "SELECT at_ms FROM ledger ORDER BY n DESC LIMIT 1", [], |row| row.get(0))?.pop(),
         committed_ms: meta::get(db, "committed_ms")?,
         paused_ms: meta::get(db, PAUSED)?,
+        paused_until_ms: pause_end(db, "all", "")?,
         paused_keys: count(db, "SELECT count(*) FROM paused_keys")?,
         paused_key_names: rows(db, named, [NAMED], |row| text(row, 0))?,
+        pause_ends: rows(db, ends, [NAMED], |row| Ok((text(row, 0)?, text(row, 1)?, row.get(2)?)))?,
         down_since_ms: meta::get(db, "down_since_ms")?,
         down_reason: meta::get(db, "down_reason")?,
         waiting_for_events: count(db, "SELECT count(*) FROM waits WHERE event IS NULL")?,
         remembered_events: count(db, "SELECT count(*) FROM events WHERE until_ms IS NOT NULL")?,
     })
+}
+
+/// When the pause of a part ends by itself.
+pub(super) fn pause_end(db: &Connection, part: &str, name: &str) -> rusqlite::Result<Option<i64>> {
+    let find = "SELECT until_ms FROM pause_ends WHERE part = ? AND name = ?";
+    cached(db, find)?.query_row([part, name], |row| row.get(0)).optional()
 }
 
 /// Adds counts of outcomes, `times` each, to `sums`.

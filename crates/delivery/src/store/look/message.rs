@@ -7,6 +7,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::figures::pause_end;
 use super::snapshot::{Snapshot, optional_text, text};
 use crate::base::error::DeliveryError;
 use crate::message::hashes::lane_of;
@@ -150,6 +151,8 @@ pub struct Shown {
     pub next_id: Option<String>,
     /// Of an open message: since when its key is paused.
     pub key_paused_ms: Option<i64>,
+    /// When that ends by itself.
+    pub key_paused_until_ms: Option<i64>,
     /// Its payload, and whether it is JSON.
     pub payload: Option<(Vec<u8>, bool)>,
     /// When it expires.
@@ -186,6 +189,7 @@ fn show(db: &Connection, seq: i64) -> Result<Shown> {
             seen: open(row)?,
             next_id: None,
             key_paused_ms: None,
+            key_paused_until_ms: None,
             payload: payload.map(|payload| (payload, is_json)),
             expires_ms: row.get(14)?,
             traceparent: optional_text(row, 15)?,
@@ -208,6 +212,7 @@ fn show(db: &Connection, seq: i64) -> Result<Shown> {
             db.query_row(next, [seq], |row| Ok((optional_text(row, 0)?, row.get(1)?, optional_text(row, 2)?)))?;
     }
     if let Some(key) = &shown.seen.key {
+        shown.key_paused_until_ms = pause_end(db, "key", key)?;
         let paused = "SELECT since_ms FROM paused_keys WHERE lane = ?";
         shown.key_paused_ms = db.query_row(paused, [lane_of(key)], |row| row.get(0)).optional()?;
     }

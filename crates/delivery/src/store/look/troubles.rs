@@ -238,8 +238,9 @@ impl Snapshot {
 
     /// Tenants that were set or paused, from this name on, in the order of their names: each with its settings in JSON.
     pub fn tenants(&self, from: &str, limit: usize) -> Result<Vec<(String, String)>, DeliveryError> {
-        let query = "SELECT name, json_set(settings, '$.paused', json(iif(paused_ms IS NULL, 'false', 'true'))) \
-                     FROM tenants WHERE settings IS NOT NULL AND name >= ? ORDER BY name LIMIT ?";
+        let query = "SELECT name, json_set(settings, '$.paused', json(iif(paused_ms IS NULL, 'false', 'true')), \
+                     '$.paused_until_ms', (SELECT until_ms FROM pause_ends e WHERE part = 'tenant' AND e.name = t.name)) \
+                     FROM tenants t WHERE settings IS NOT NULL AND name >= ? ORDER BY name LIMIT ?";
         self.ask(|db| rows(db, query, params![from, limit as i64], |row| Ok((text(row, 0)?, text(row, 1)?))))
     }
 }

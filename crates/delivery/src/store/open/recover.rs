@@ -47,7 +47,7 @@ use crate::store::names::Names;
 use crate::store::retention::Retention;
 use crate::store::sql::{Result, cached};
 use crate::store::tables::tenants;
-use crate::store::tables::{attempts, destinations, events, meta, records};
+use crate::store::tables::{attempts, destinations, events, meta, records, requests};
 use crate::store::{Options, Position, Store};
 
 /// Set in `meta` from the moment at which the process is asked to stop.
@@ -139,6 +139,7 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
         untried: ask("SELECT count(*) FROM attempts WHERE attempts = 0")? as u64,
         recurring: waiting::count_of(&db, NEVER_MS)?,
         steps: occurrences::load_steps(&db)?,
+        first_pause_end_ms: requests::first_pause_end_ms(&db)?,
         moved: ask("SELECT count(*) FROM moved")? as u64,
         redelivered_until_ms,
         was_down,

@@ -1,4 +1,4 @@
-//! Requests that outlive a restart (D16): actions on many messages with their progress, and paused keys.
+//! Requests that outlive a restart (D16): actions on many messages with their progress, paused keys, and when pauses end.
 //!
 //! The last ten thousand ended actions are kept. A key is paused by the number of its lane. If two keys share a lane, they
 //! count as one.
@@ -307,4 +307,67 @@ pub(in crate::store) fn pause_key(db: &Connection, lane: i64, key: &str, now_ms:
 
 pub(in crate::store) fn resume_lane(db: &Connection, lane: i64) -> Result<()> {
     execute(db, "DELETE FROM paused_keys WHERE lane = ?", [lane]).map(drop)
+}
+
+/// What can be paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartKind {
+    /// All messages.
+    All,
+    /// A key.
+    Key,
+    /// A named destination.
+    Destination,
+    /// A tenant.
+    Tenant,
+}
+
+impl PartKind {
+    const ALL: [(Self, &'static str); 4] =
+        [(Self::All, "all"), (Self::Key, "key"), (Self::Destination, "destination"), (Self::Tenant, "tenant")];
+
+    fn word(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    fn of(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|it| it.1 == word).map(|it| it.0)
+    }
+}
+
+impl Store {
+    /// Notes when the pause of a part ends by itself; `None`: never, or it is over.
+    pub(crate) fn put_pause_end(&mut self, part: PartKind, name: &str, until_ms: Option<i64>) -> Result<()> {
+        let changed = match until_ms {
+            Some(until_ms) => {
+                let text = "INSERT OR REPLACE INTO pause_ends VALUES (?, ?, ?)";
+                execute(&self.db, text, params![part.word(), name, until_ms])?
+            }
+            None => execute(&self.db, "DELETE FROM pause_ends WHERE part = ? AND name = ?", [part.word(), name])?,
+        };
+        if changed > 0 {
+            self.first_pause_end_ms = first_pause_end_ms(&self.db)?;
+        }
+        Ok(())
+    }
+
+    /// When the first pause ends by itself.
+    pub(crate) fn first_pause_end_ms(&self) -> Option<i64> {
+        self.first_pause_end_ms
+    }
+
+    /// Some pauses whose end has come.
+    pub(crate) fn ended_pauses(&self, now_ms: i64, most: usize) -> Result<Vec<(PartKind, String)>> {
+        if self.first_pause_end_ms.is_none_or(|end_ms| end_ms > now_ms) {
+            return Ok(Vec::new());
+        }
+        let text = "SELECT part, name FROM pause_ends WHERE until_ms <= ? ORDER BY until_ms LIMIT ?";
+        let ended = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get(1)?));
+        let ended = rows(&self.db, text, params![now_ms, most as i64], ended)?;
+        Ok(ended.into_iter().filter_map(|(part, name)| Some((PartKind::of(&part)?, name))).collect())
+    }
+}
+
+pub(in crate::store) fn first_pause_end_ms(db: &Connection) -> Result<Option<i64>> {
+    Ok(cached(db, "SELECT min(until_ms) FROM pause_ends")?.query_row([], |row| row.get(0))?)
 }

@@ -63,8 +63,8 @@ impl StoreSnapshot {
             py,
             it,
             waiting recurring due_before first_due_ms retrying may_have_arrived delivered cancelled dead expired
-            dead_letters last_outcome_ms committed_ms: "last_commit_ms" paused_ms: "paused_since_ms" paused_keys
-            paused_key_names down_since_ms down_reason waiting_for_events remembered_events
+            dead_letters last_outcome_ms committed_ms: "last_commit_ms" paused_ms: "paused_since_ms" paused_until_ms paused_keys
+            paused_key_names pause_ends down_since_ms down_reason waiting_for_events remembered_events
         );
         Ok(counts)
     }
@@ -78,6 +78,11 @@ impl StoreSnapshot {
         now_ms: i64,
     ) -> PyResult<Destinations<'py>> {
         seen_to_python(py, self.ask(py, |snapshot| snapshot.destination_figures(names.as_deref(), limit, now_ms))?)
+    }
+
+    /// When the pause of all messages ends by itself.
+    fn paused_until_ms(&self, py: Python<'_>) -> PyResult<Option<i64>> {
+        self.ask(py, Snapshot::paused_until_ms)
     }
 
     /// How many keys are paused.
@@ -149,7 +154,7 @@ impl StoreSnapshot {
     /// The newest message with this name, with its content.
     fn show<'py>(&self, py: Python<'py>, id: &str, key: Option<&str>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(it) = self.ask(py, |snapshot| snapshot.show(key, id))? else { return Ok(None) };
-        let shown = fields!(py, it, next_id key_paused_ms: "key_paused_since_ms" payload expires_ms traceparent until_event cause event);
+        let shown = fields!(py, it, next_id key_paused_ms: "key_paused_since_ms" key_paused_until_ms payload expires_ms traceparent until_event cause event);
         shown.set_item("seq", it.seen.seq)?;
         shown.update(seen(py, it.seen)?.as_mapping())?;
         Ok(Some(shown))

@@ -19,7 +19,7 @@ pub(crate) fn seen_to_python<'py>(
     let seen = |it: DestinationSeen| {
         let seen = fields!(
             py, it,
-            name paused_since_ms paused_reason failing_since_ms rate concurrency waiting overdue first_due_ms next_try_ms
+            name paused_since_ms paused_until_ms paused_reason failing_since_ms rate concurrency waiting overdue first_due_ms next_try_ms
         );
         if let Some(it) = it.answers {
             let answers = fields!(

@@ -10,8 +10,8 @@ use crate::delivery::values::message::{message_class, parts_of_name, text};
 use crate::delivery::values::puts::{event_of, put_of};
 use crate::tools::made_once::{imported, intern};
 use tickwheel_delivery::internal::{
-    ActionKind, Cancel, Failing, Filter, Item, Progress, Reschedule, TenantChange, check_destination, check_name,
-    check_tenant, checked_destination, checked_tenant, with_commas,
+    ActionKind, Cancel, Failing, Filter, Item, PartKind, Progress, Reschedule, TenantChange, check_destination,
+    check_name, check_tenant, checked_destination, checked_tenant, with_commas,
 };
 use tickwheel_delivery::{BadRecord, Letter};
 
@@ -52,13 +52,16 @@ pub(crate) fn entry_of(item: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<
         Item::Forget { id, key: key.unwrap_or_default() }
     } else if item.is_exact_instance(imported!(py, ENTRIES, "Pause")?) {
         let is_paused = item.getattr(intern!(py, "is_paused"))?.extract()?;
+        let until_ms = item.getattr(intern!(py, "until_ms"))?.extract()?;
         let destination: Option<String> = item.getattr(intern!(py, "destination"))?.extract()?;
         let tenant: Option<String> = item.getattr(intern!(py, "tenant"))?.extract()?;
-        match (destination, tenant) {
-            (Some(name), _) => Item::PauseDestination { name: destination_of(py, &name)?, is_paused },
-            (None, Some(name)) => change_tenant(py, &name, TenantChange::Pause(is_paused))?,
-            (None, None) => Item::Pause { key: key_of(item)?, is_paused },
-        }
+        let (part, name) = match (destination, tenant, key_of(item)?) {
+            (Some(name), ..) => (PartKind::Destination, destination_of(py, &name)?),
+            (_, Some(name), _) => (PartKind::Tenant, tenant_of(py, &name)?),
+            (.., Some(key)) => (PartKind::Key, key),
+            _ => (PartKind::All, String::new()),
+        };
+        Item::Pause { part, name, is_paused, until_ms }
     } else if item.is_exact_instance(imported!(py, ENTRIES, "Again")?) {
         Item::Again(match key_of(item)? {
             Some(key) => Failing::Key(key),
@@ -99,8 +102,11 @@ fn destination_of(py: Python<'_>, name: &str) -> PyResult<String> {
 }
 
 fn change_tenant(py: Python<'_>, name: &str, change: TenantChange) -> PyResult<Item> {
-    let name = checked_tenant(name).map_err(|bad| bad_record(py, &bad))?;
-    Ok(Item::ChangeTenant { name, change })
+    Ok(Item::ChangeTenant { name: tenant_of(py, name)?, change })
+}
+
+fn tenant_of(py: Python<'_>, name: &str) -> PyResult<String> {
+    checked_tenant(name).map_err(|bad| bad_record(py, &bad))
 }
 
 /// Its parts were checked by the caller.
@@ -115,7 +121,7 @@ fn act_of(act: &Bound<'_, PyAny>) -> PyResult<Item> {
         due_from_ms: act.getattr(intern!(py, "due_from_ms"))?.extract()?,
         due_before_ms: act.getattr(intern!(py, "due_before_ms"))?.extract()?,
         destination: act.getattr(intern!(py, "destination"))?.extract()?,
-        tenant: tenant.map(|name| checked_tenant(&name).map_err(|bad| bad_record(py, &bad))).transpose()?,
+        tenant: tenant.map(|name| tenant_of(py, &name)).transpose()?,
     };
     Ok(Item::Act { id: act.getattr(intern!(py, "id"))?.extract()?, kind, filter })
 }

@@ -15,8 +15,8 @@ use crate::delivery::values::puts::{now_ns, put_of, rfc_3339};
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::made_once::imported;
 use tickwheel_delivery::internal::{
-    Answers, Block, Columns, Item, MAX_PAYLOAD, Ndjson, Origin, Parsed, Schema, check_traceparent, with_commas,
-    write_stream,
+    Answers, Block, Columns, Csv, Item, MAX_PAYLOAD, Ndjson, Origin, Parsed, Schema, check_traceparent,
+    record_as_given, with_commas, write_stream,
 };
 use tickwheel_delivery::{Answer, BadRecord};
 
@@ -77,7 +77,7 @@ impl Options {
         match &*self.format {
             _ if let Ok(records) = given.cast::<Records>() => Ok(self.read_again(records.get())),
             "item" => Ok(vec![Found::asked(vec![self.applied(entry_of(given, self.max_payload)?)])]),
-            "object" | "lines" => {
+            "object" | "lines" | "csv" => {
                 let data = given.cast::<PyBytes>()?.as_bytes();
                 let found = py.detach(|| self.read_text(data)).map_err(|bad| bad_record(py, &bad))?;
                 Ok(vec![found])
@@ -136,13 +136,23 @@ impl Options {
     fn read_text(&self, data: &[u8]) -> Result<Arc<Found>, BadRecord> {
         let schema = Schema::new(Columns::default(), self.max_payload);
         let (source, now_ns) = ("-".into(), Some(now_ns()));
+        if self.format == "csv" {
+            let mut csv = Csv::new("-", schema, 0);
+            let mut rows = csv.read(data, 0, now_ns);
+            rows.extend(csv.read(&[], 0, now_ns)); // no bytes are the end
+            return self.asked(rows.into_iter());
+        }
         let reader = Ndjson { source, schema: &schema, now_ns, after: 0, keeps_origin: true };
         let bytes = data.to_vec().into();
         if self.format == "object" {
             return Ok(Found::asked(vec![self.applied(without_record(reader.read_object(&bytes)))]));
         }
+        self.asked(reader.read(&Block { bytes, first_line: 1, left_out: 0 }))
+    }
+
+    fn asked(&self, records: impl Iterator<Item = Parsed>) -> Result<Arc<Found>, BadRecord> {
         let (mut entries, mut bad) = (Vec::new(), 0);
-        for record in reader.read(&Block { bytes, first_line: 1, left_out: 0 }) {
+        for record in records {
             entries.push(self.applied(without_record(record)));
             bad += usize::from(entries.last().is_some_and(|entry| entry.bad().is_some()));
             if bad > self.most_bad {
@@ -284,6 +294,15 @@ impl Records {
             (origin.source.to_string(), origin.line, record)
         };
         self.parsed().map(|item| item.origin().map(place)).collect()
+    }
+
+    /// Each message as a record with the usual names, in order; `None` for anything else.
+    fn message_records<'py>(&self, py: Python<'py>) -> Vec<Option<Bound<'py, PyBytes>>> {
+        let record = |item: &Parsed| match item {
+            Parsed::Message(put) => Some(PyBytes::new(py, &record_as_given(&put.message))),
+            _ => None,
+        };
+        self.parsed().map(record).collect()
     }
 
     /// The rows of a hand-off with their partitions, as an Arrow IPC stream with one batch.
