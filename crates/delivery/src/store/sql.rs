@@ -1,9 +1,12 @@
 //! How the parts of the store run their statements, and the errors inside the store.
 
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
+use rusqlite::types::ToSql;
 use rusqlite::{CachedStatement, Connection, Params, Row};
 
+use super::log;
 use crate::base::error::StoreError;
 use crate::base::kill_point::kill_point;
 
@@ -23,6 +26,12 @@ impl Broken {
     pub(crate) const PANICKED: Self = Self::Unusable(
         "a thread that uses it panicked",
         "see the output of the panic hook, report it, and run again: nothing that was accepted is lost",
+    );
+
+    /// Another process owns the chain, or the chain has lost rows.
+    pub(crate) const FENCED: Self = Self::Unusable(
+        "another process has taken the store over, or PostgreSQL has lost its last rows",
+        "nothing was accepted or sent since; start again, and it waits as a standby",
     );
 
     /// Turns this into the error of the store at this path.
@@ -48,18 +57,122 @@ impl From<rusqlite::Error> for Broken {
 pub(crate) type Result<T, E = Broken> = std::result::Result<T, E>;
 
 /// The prepared statement. It is prepared once for the connection.
-pub(super) fn cached<'a>(db: &'a Connection, text: &str) -> rusqlite::Result<CachedStatement<'a>> {
+pub(super) fn cached<'a>(db: &'a Connection, text: &str) -> rusqlite::Result<Statement<'a>> {
     #[cfg(test)]
     {
         seen::note(text);
         failing::pass()?;
     }
     kill_point(text);
-    db.prepare_cached(text)
+    let it = db.prepare_cached(text)?;
+    let noted = (log::is_open() && !it.readonly() && !text.starts_with("PRAGMA")).then(|| text.to_owned());
+    Ok(Statement { it, db, noted })
 }
 
+/// A prepared statement. If the transaction has a log, what it writes is noted there.
+pub(super) struct Statement<'a> {
+    it: CachedStatement<'a>,
+    db: &'a Connection,
+    /// The text, if it is noted.
+    noted: Option<String>,
+}
+
+impl<'a> Deref for Statement<'a> {
+    type Target = CachedStatement<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.it
+    }
+}
+
+/// For what reads; what writes has the methods below.
+impl DerefMut for Statement<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        debug_assert!(self.noted.is_none(), "{:?} would not be noted", self.noted);
+        &mut self.it
+    }
+}
+
+impl Statement<'_> {
+    /// Runs it once. Returns how many rows it has changed.
+    pub(super) fn execute(&mut self, values: impl Values) -> rusqlite::Result<usize> {
+        self.bind(values)?;
+        let changed = self.it.raw_execute()?;
+        self.note_changed();
+        Ok(changed)
+    }
+
+    /// Runs it once. Returns the rows that it gives.
+    pub(super) fn returned<T>(
+        &mut self,
+        values: impl Values,
+        made: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Vec<T>> {
+        self.bind(values)?;
+        let found = self.it.raw_query().mapped(made).collect();
+        self.note_changed();
+        found
+    }
+
+    fn bind(&mut self, values: impl Values) -> rusqlite::Result<()> {
+        if let Some(text) = &self.noted {
+            log::note_text(text);
+        }
+        let mut count = 0;
+        values.each(&mut |value| {
+            count += 1;
+            if self.noted.is_some() {
+                log::note_value(value)?;
+            }
+            self.it.raw_bind_parameter(count, value)
+        })?;
+        let all = self.it.parameter_count();
+        if count == all { Ok(()) } else { Err(rusqlite::Error::InvalidParameterCount(count, all)) }
+    }
+
+    fn note_changed(&self) {
+        if let Some(text) = &self.noted {
+            log::note_changed(log::changed(self.db, text));
+        }
+    }
+}
+
+/// The values of a statement that writes: a tuple, an array, or `params![]`.
+pub(super) trait Values {
+    fn each(&self, take: &mut dyn FnMut(&dyn ToSql) -> rusqlite::Result<()>) -> rusqlite::Result<()>;
+}
+
+impl Values for &[&dyn ToSql] {
+    fn each(&self, take: &mut dyn FnMut(&dyn ToSql) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+        self.iter().try_for_each(|value| take(*value))
+    }
+}
+
+impl<T: ToSql, const N: usize> Values for [T; N] {
+    fn each(&self, take: &mut dyn FnMut(&dyn ToSql) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+        self.iter().try_for_each(|value| take(value))
+    }
+}
+
+macro_rules! values {
+    ($($name:ident)*) => {
+        #[allow(non_snake_case, unused_variables)]
+        impl<$($name: ToSql),*> Values for ($($name,)*) {
+            fn each(&self, take: &mut dyn FnMut(&dyn ToSql) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+                let ($($name,)*) = self;
+                $(take($name)?;)*
+                Ok(())
+            }
+        }
+        values!(@ $($name)*);
+    };
+    (@) => {};
+    (@ $first:ident $($name:ident)*) => { values!($($name)*); };
+}
+values!(A B C D E F G H I J K L);
+
 /// Runs a statement that gives no rows. Returns how many rows it has changed.
-pub(super) fn execute(db: &Connection, text: &str, values: impl Params) -> Result<usize> {
+pub(super) fn execute(db: &Connection, text: &str, values: impl Values) -> Result<usize> {
     Ok(cached(db, text)?.execute(values)?)
 }
 

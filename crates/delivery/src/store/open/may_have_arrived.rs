@@ -11,7 +11,7 @@
 
 use rusqlite::{Connection, params};
 
-use crate::store::sql::{Result, cached, rows};
+use crate::store::sql::{Result, cached, execute, rows};
 use crate::store::tables::meta;
 use crate::store::{Position, Store};
 
@@ -97,12 +97,9 @@ pub(in crate::store) fn note_may_have_arrived_at_crash(db: &Connection) -> Resul
 /// such message is due, as [`note_may_have_arrived_at_crash`] does.
 pub(in crate::store) fn note_may_have_arrived_unanswered(db: &Connection, until_ms: i64) -> Result<i64> {
     let found = "SELECT m.due_ms, m.seq FROM attempts a JOIN messages m ON m.seq = a.seq WHERE a.is_unanswered = 1";
-    let marked: Vec<i64> = db
-        .prepare(&format!(
-            "UPDATE waiting SET redelivered = 1 WHERE redelivered = 0 AND (due_ms, seq) IN ({found}) RETURNING due_ms"
-        ))?
-        .query_map([], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
+    let text =
+        format!("UPDATE waiting SET redelivered = 1 WHERE redelivered = 0 AND (due_ms, seq) IN ({found}) RETURNING due_ms");
+    let marked: Vec<i64> = cached(db, &text)?.returned((), |row| row.get(0))?;
     let Some(last_ms) = marked.into_iter().max() else { return Ok(until_ms) };
     meta::put(db, "redelivered_until_ms", until_ms.max(last_ms))?;
     Ok(until_ms.max(last_ms))
@@ -143,10 +140,10 @@ impl Limit {
     /// strikes or more gets one only if it was noted. A message that waits for an attempt after the limit gets none.
     pub(in crate::store) fn give_strikes(&self, db: &Connection) -> Result<()> {
         let noted = "UPDATE attempts SET strikes = strikes + 1 WHERE noted = 1 AND (next_ms IS NULL OR next_ms <= ?)";
-        db.execute(noted, [self.steady_until_ms])?;
+        execute(db, noted, [self.steady_until_ms])?;
         for (share, (due_ms, seq)) in &self.cursors {
             let values = [self.until_ms, *due_ms, *seq, *share, self.steady_until_ms];
-            db.execute(&give(&in_memory(*share)), values)?;
+            execute(db, &give(&in_memory(*share)), values)?;
         }
         Ok(())
     }
@@ -177,7 +174,7 @@ pub(in crate::store) fn clear(db: &Connection) -> Result<()> {
     for name in ["sent_until_ms", STEADY_UNTIL] {
         meta::delete(db, name)?;
     }
-    cached(db, "DELETE FROM cursors")?.execute([])?;
-    cached(db, "DELETE FROM held_back")?.execute([])?;
+    cached(db, "DELETE FROM cursors")?.execute(())?;
+    cached(db, "DELETE FROM held_back")?.execute(())?;
     Ok(())
 }

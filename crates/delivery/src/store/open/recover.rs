@@ -42,10 +42,12 @@ use crate::message::shares::tenants_at;
 use crate::message::{Body, Message};
 use crate::store::file::new_file::sync_folder;
 use crate::store::file::schema;
+use crate::store::replica::{Replica, catch_up};
 use crate::store::first_due::FirstDue;
+use crate::store::log::Log;
 use crate::store::names::Names;
 use crate::store::retention::Retention;
-use crate::store::sql::{Result, cached};
+use crate::store::sql::{Result, cached, execute};
 use crate::store::tables::tenants;
 use crate::store::tables::{attempts, destinations, events, meta, records};
 use crate::store::{Options, Position, Store};
@@ -77,8 +79,16 @@ impl Store {
     }
 }
 
-fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64) -> Result<Store> {
-    db.execute_batch("BEGIN IMMEDIATE")?;
+fn open(db: Connection, path: &Path, mut options: Options, number: fn(Digest) -> i64) -> Result<Store> {
+    let mut replica = None;
+    if let Some(mut chain) = options.chain.take() {
+        let at = catch_up(&db, &mut *chain)?;
+        replica = Some(Replica::take_over(chain, at)?);
+    }
+    execute(&db, "BEGIN IMMEDIATE", ())?;
+    if replica.is_some() {
+        Log::of(&db)?.open();
+    }
     let (limits, guard) = (options.limits, options.guard.clone());
     let is_anew = options.before.is_some();
     if is_anew {
@@ -109,12 +119,12 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
     // was meant to.
     if !is_anew {
         let now_ms = (options.wall_ms)();
-        db.execute("UPDATE attempts SET next_ms = next_ms - at_ms + ?1, at_ms = ?1 WHERE at_ms > ?1", [now_ms])?;
+        execute(&db, "UPDATE attempts SET next_ms = next_ms - at_ms + ?1, at_ms = ?1 WHERE at_ms > ?1", [now_ms])?;
     }
     if was_down {
         // Keys that failed together may wait for an hour. Each is tried at once: so the outage goes on, or all do.
         let text = "UPDATE attempts SET next_ms = at_ms WHERE (share = 0 OR share BETWEEN ? AND ?) AND next_ms > at_ms";
-        db.execute(text, tenants_at(0))?;
+        execute(&db, text, tenants_at(0))?;
     }
     // Payloads of finished near messages are left from the floor on. From now on they are collected like the payloads
     // of held messages.
@@ -125,7 +135,7 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
     let (openings, commits) = if is_anew { meta::last_openings(&db)? } else { meta::note_opening(&db)? };
     let retention = Retention::load(&db, options)?;
     let names = Names::load(&db, limits, retention.day())?;
-    let store = Store {
+    let mut store = Store {
         path: path.to_owned(),
         file: FileId::at(path),
         id: meta::get(&db, "store_id")?.unwrap_or_default(),
@@ -154,10 +164,12 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
         collector: Collector::new(limits, collected_n, last_n),
         letters: records::load_letters(&db)?,
         retention,
+        replica,
+        log: None,
         db,
         guard,
     };
-    store.db.execute_batch("COMMIT")?;
+    store.commit()?;
     Ok(store)
 }
 

@@ -129,7 +129,7 @@ impl Store {
         let text =
             "UPDATE events SET until_ms = NULL WHERE name = ? AND key = ? AND id = ? AND until_ms > ? RETURNING n";
         let values = (name, key, id, self.retention.now_ms());
-        let n = cached(&self.db, text)?.query_row(values, |row| row.get(0)).optional()?;
+        let n = cached(&self.db, text)?.returned(values, |row| row.get(0))?.pop();
         n.map_or(Ok(false), |n| self.drop_data(n).map(|()| true))
     }
 
@@ -168,7 +168,7 @@ impl Store {
         }
         let mut delete = cached(&self.db, "DELETE FROM waits WHERE seq = ? RETURNING ifnull(event, 0)")?;
         for one in done {
-            let event: Option<i64> = delete.query_row([one.seq], |row| row.get(0)).optional()?;
+            let event: Option<i64> = delete.returned([one.seq], |row| row.get(0))?.pop();
             if let Some(n) = event.filter(|n| *n > 0) {
                 execute(&self.db, "UPDATE events SET open = open - 1 WHERE n = ?", [n])?;
                 self.drop_data(n)?;

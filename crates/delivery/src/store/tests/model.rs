@@ -106,6 +106,7 @@ impl Run {
         }
         let store = self.shelf.open();
         check::tests::assert_whole(&self.shelf.path(), eight_numbers);
+        self.shelf.check_replica();
         self.store = Some(store);
         self.model.reopened();
     }
@@ -429,6 +430,7 @@ impl Run {
                 }
             }
         }
+        self.shelf.check_replica();
         let store = self.store.as_ref().expect("it is open");
         assert_eq!(positions(store), []);
         for table in ["bodies", "messages", "attempts", "runs", "days", "filters"] {
