@@ -32,7 +32,6 @@ help:
 	@echo "make clean       remove everything that the other commands made"
 
 demo: $(VENV)/demo
-	$(BIN)/tickwheel trace
 	$(BIN)/python examples/flights.py
 	@sh .ci/has-java 17 && echo "Java 17 is installed: make demo-spark holds a year of flights on Spark." || true
 

@@ -83,13 +83,6 @@ fn reset((timer, moves): (Numbers, Vec<(Handle, When)>)) -> Numbers {
     timer
 }
 
-fn reset_many((timer, moves): (Numbers, Vec<(Handle, When)>)) -> Numbers {
-    for moves in moves.chunks(AT_A_TIME) {
-        black_box(timer.reschedule_many(moves).expect("in range"));
-    }
-    timer
-}
-
 fn due_within_a_minute() -> Numbers {
     let timer = empty();
     for delay in delays(MINUTE_MS * 1000) {
@@ -139,7 +132,6 @@ fn works(c: &mut Criterion) {
     c.bench_function("cancel, 64 at a time", |b| b.iter_batched(filled, cancel_many, each));
     c.bench_function("fire all, claimed", |b| b.iter_batched(due_within_a_minute, fire, each));
     c.bench_function("reset, one by one", |b| b.iter_batched(moves, reset, each));
-    c.bench_function("reset, 64 at a time", |b| b.iter_batched(moves, reset_many, each));
     c.bench_function("rolling time-outs", |b| b.iter_with_large_drop(rolling));
 }
 

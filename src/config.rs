@@ -10,21 +10,18 @@ use crate::slack::Slack;
 /// ```
 /// use tickwheel::{Config, Precision};
 ///
-/// let clock_face = Config::default().with_tick_ms(1000).with_wheel_sizes([60, 60, 12]);
+/// let clock_face = Config { tick_ms: 1000, wheel_sizes: vec![60, 60, 12], ..Config::default() };
 /// assert!(clock_face.check().is_ok());
-/// assert!(clock_face.with_tick_ms(0).check().is_err());
+/// assert!(Config { tick_ms: 0, ..clock_face }.check().is_err());
 ///
-/// let as_in_kafka = Config::default().with_precision(Precision::Tick).with_max_pending(10_000);
-/// assert_eq!(as_in_kafka.max_pending, Some(10_000));
-/// let slack = Config::default().with_slack_us(250);
-/// assert_eq!((slack.slack_us, slack.max_slack_us), (250, 250));
+/// let as_in_kafka = Config { precision: Precision::Tick, max_pending: Some(10_000), ..Config::default() };
+/// assert!(as_in_kafka.check().is_ok());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Config {
-    /// The finest tick, in milliseconds.
+    /// The finest tick, in milliseconds: 1 or more.
     pub tick_ms: u64,
-    /// Buckets per level; the last size repeats for the levels above.
+    /// Buckets per level, each from 2 to 65,536; the last size repeats for the levels above.
     pub wheel_sizes: Vec<u32>,
     /// When tasks are released.
     pub precision: Precision,
@@ -50,40 +47,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// With this tick, in milliseconds: 1 or more.
-    #[must_use]
-    pub fn with_tick_ms(self, tick_ms: u64) -> Self {
-        Self { tick_ms, ..self }
-    }
-
-    /// With these numbers of buckets, one for each level, each from 2 to 65,536. The last one repeats for the levels above.
-    #[must_use]
-    pub fn with_wheel_sizes(self, sizes: impl Into<Vec<u32>>) -> Self {
-        Self { wheel_sizes: sizes.into(), ..self }
-    }
-
-    /// With tasks released at their exact instant, or with their bucket.
-    #[must_use]
-    pub fn with_precision(self, precision: Precision) -> Self {
-        Self { precision, ..self }
-    }
-
-    /// With at least this time between two wake-ups of the reaper, in microseconds, also while there are many.
-    ///
-    /// By default it is 100; above 2,000 wake-ups in a second it grows to at most 1,000, until there are fewer than 500.
-    #[must_use]
-    pub fn with_slack_us(self, slack_us: u64) -> Self {
-        Self { slack_us, max_slack_us: slack_us, ..self }
-    }
-
     pub(crate) fn slack(&self) -> Slack {
         Slack { least_us: self.slack_us, most_us: self.slack_us.max(self.max_slack_us) }
-    }
-
-    /// With room for this many tasks that are pending or wait for the executor; `None` for no bound.
-    #[must_use]
-    pub fn with_max_pending(self, max_pending: impl Into<Option<usize>>) -> Self {
-        Self { max_pending: max_pending.into(), ..self }
     }
 
     /// Whether the settings are allowed.

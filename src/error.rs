@@ -7,7 +7,7 @@ use std::fmt;
 ///
 /// ```
 /// use tickwheel::{Config, Error};
-/// let error = Config::default().with_tick_ms(0).check().unwrap_err();
+/// let error = Config { tick_ms: 0, ..Config::default() }.check().unwrap_err();
 /// assert!(matches!(error, Error::Invalid(_)));
 /// assert!(error.to_string().contains("tick_ms must be from 1"));
 /// ```
@@ -56,7 +56,7 @@ impl std::error::Error for Error {}
 /// use std::time::Duration;
 /// use tickwheel::{Clock, Config, Error, Timer};
 ///
-/// let timer = Timer::new(&Config::default().with_max_pending(1), Clock::monotonic(0))?;
+/// let timer = Timer::new(&Config { max_pending: Some(1), ..Config::default() }, Clock::monotonic(0))?;
 /// timer.add(Duration::from_secs(1), "first")?;
 /// let refused = timer.add(Duration::from_secs(1), "second").unwrap_err();
 /// assert!(matches!(refused.error(), Error::Full { max_pending: 1 }));

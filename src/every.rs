@@ -15,14 +15,15 @@ use crate::when::{When, rounded_up_us};
 /// use std::time::Duration;
 /// use tickwheel::{Every, Missed};
 ///
-/// let every = Every::new(Duration::from_secs(60))
-///     .with_start(Duration::ZERO)
-///     .with_jitter(Duration::from_secs(5))
-///     .with_missed(Missed::Last);
+/// let every = Every {
+///     start: Some(Duration::ZERO.into()),
+///     jitter: Duration::from_secs(5),
+///     missed: Missed::Last,
+///     ..Every::new(Duration::from_secs(60))
+/// };
 /// assert_eq!(every.period, Duration::from_secs(60));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Every {
     /// The time from one call to the next: a microsecond or more.
     pub period: Duration,
@@ -64,24 +65,6 @@ impl Every {
     #[must_use]
     pub fn new(period: Duration) -> Self {
         Self { period, start: None, jitter: Duration::ZERO, missed: Missed::Skip }
-    }
-
-    /// With the first call at this time.
-    #[must_use]
-    pub fn with_start(self, start: impl Into<When>) -> Self {
-        Self { start: Some(start.into()), ..self }
-    }
-
-    /// With each call later by a random time up to `jitter`.
-    #[must_use]
-    pub fn with_jitter(self, jitter: Duration) -> Self {
-        Self { jitter, ..self }
-    }
-
-    /// With calls that were missed left out, made up for, or made once.
-    #[must_use]
-    pub fn with_missed(self, missed: Missed) -> Self {
-        Self { missed, ..self }
     }
 }
 
@@ -180,13 +163,13 @@ mod tests {
     /// The example above.
     #[test]
     fn calls_that_were_missed_are_left_out_or_made_up_for_or_made_once__t20() {
-        let every = Every::new(ms(10)).with_start(ms(100));
+        let every = Every { start: Some(ms(100).into()), ..Every::new(ms(10)) };
         for (missed, then) in [
             (Missed::Skip, vec![140_000, 150_000]),
             (Missed::Last, vec![130_000, 140_000]),
             (Missed::All, vec![120_000, 130_000, 140_000]),
         ] {
-            let occurrences = occurrences(every.with_missed(missed));
+            let occurrences = occurrences(Every { missed, ..every });
             let (mut number, mut dues) = (1, Vec::new()); // the call at 110
             for _ in 0..then.len() {
                 number = occurrences.after(number, 134_000);
@@ -198,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_start_in_the_past_keeps_its_instants__t20() {
-        let every = Every::new(ms(10)).with_start(When::AtUs(5_000));
+        let every = Every { start: Some(When::AtUs(5_000)), ..Every::new(ms(10)) };
         let occurrences = Occurrences::new(&every, (37_000, 37_000)).expect("the settings are allowed");
         assert_eq!(occurrences.due_us(occurrences.first_from(37_000)), 45_000);
     }
@@ -213,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_call_comes_neither_before_its_instant_nor_after_its_jitter_and_nothing_drifts__t20() {
-        let occurrences = occurrences(Every::new(ms(10)).with_start(ms(0)).with_jitter(ms(4)));
+        let occurrences = occurrences(Every { start: Some(ms(0).into()), jitter: ms(4), ..Every::new(ms(10)) });
         let late: Vec<_> = (0..1000).map(|number| occurrences.due_us(number) - number * 10_000).collect();
         assert!(late.iter().all(|late_us| *late_us <= 4_000));
         assert!(late.iter().any(|late_us| *late_us < 1_000) && late.iter().any(|late_us| *late_us > 3_000));
@@ -228,7 +211,7 @@ mod tests {
     #[test]
     fn the_last_instants_of_the_range_do_not_overflow__t13() {
         let longest = Duration::from_micros(LIMIT_US - 1);
-        let occurrences = occurrences(Every::new(longest).with_start(When::AtUs(u64::MAX)));
+        let occurrences = occurrences(Every { start: Some(When::AtUs(u64::MAX)), ..Every::new(longest) });
         assert_eq!(occurrences.due_us(u64::MAX), u64::MAX);
         assert_eq!(occurrences.after(u64::MAX, u64::MAX), u64::MAX);
     }
@@ -239,7 +222,7 @@ mod tests {
             (Every::new(Duration::ZERO), "the period must be a microsecond or more, got 0"),
             (Every::new(Duration::MAX), "the period must be below 2^52 ms, got 18446744073709551 ms"),
             (
-                Every::new(ms(1)).with_jitter(ms(1)),
+                Every { jitter: ms(1), ..Every::new(ms(1)) },
                 "the jitter must be shorter than the period of 1000 us, got 1000 us",
             ),
         ] {

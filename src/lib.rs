@@ -19,10 +19,9 @@
 //! |---|---|
 //! | closures that run on a thread of the timer's | [`SystemTimer`]: `after`, `at`, `every`, `add_many` |
 //! | values that come back when they are due, on the program's own threads | [`Timer`]: [`wait`](Timer::wait) or [`drive`](Timer::drive) |
-//! | an event loop that sleeps by itself | [`Timer::arm_waker`] |
 //! | an async runtime | [`SystemTimer`], with callbacks that send to a channel of the runtime |
 //! | one thread, or a lock of the program's own: the fastest | [`Wheel`] |
-//! | many calls at once | [`Timer::add_many`], [`Timer::cancel_many`], [`Timer::lock`] |
+//! | many calls at once | [`Timer::add_many`], [`Timer::cancel_many`] |
 //! | operations that wait for an event or their deadline | [`DelayedOperationPurgatory`] |
 //! | tests without waiting | [`Timer`] on [`Clock::manual`] |
 //! | messages that wait in a file, and are delivered once, in order, also after a crash | the crate `tickwheel-delivery` |
@@ -89,7 +88,7 @@ pub use snapshot::{ArmedBucket, BucketSnapshot, LevelSnapshot, Seen, Snapshot};
 pub use state::Pending;
 pub use stats::Stats;
 pub use system::{Callback, PeriodicCallback, PeriodicTask, SystemTimer, Task};
-pub use timer::{Claimed, Timer, TimerGuard};
+pub use timer::{Claimed, Timer};
 pub use wheel::{Handle, Ticket};
 pub use when::When;
 

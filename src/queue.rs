@@ -3,7 +3,7 @@
 //! A bucket is armed once, not once for each of its tasks: so an add is O(1) on average. Of the buckets that expire together
 //! the highest level is the first. So if the first bucket is on level 1, no other bucket expires with it.
 //!
-//! Example: in the seven tasks of `tickwheel trace` (tick 1000, size 3) levels 1, 2 and 3 each have a bucket that expires at
+//! Example: in seven tasks a second apart (tick 1000, size 3) levels 1, 2 and 3 each have a bucket that expires at
 //! 21. The bucket of level 3 comes first, then level 2, then level 1, and after them the bucket that expires at 22.
 
 use std::cmp::Reverse;

@@ -16,7 +16,6 @@ use crate::error::Error;
 use crate::events::{Event, EventKind};
 use crate::executor::Released;
 use crate::lead::Wait;
-use crate::occupancy::Occupancy;
 use crate::state::{Due, Room};
 use crate::stats::{Histogram, Stats};
 use crate::timer::Timer;
@@ -35,8 +34,6 @@ const LOOK_EVERY: u64 = 4096;
 /// replay.feed(&[added(0, 1, 30_000), added(0, 2, 90_000)])?;
 /// let twice = replay.feed(&[added(0, 2, 90_000)]).unwrap_err(); // nothing of this call is applied
 /// assert!(twice.to_string().starts_with("event 0: the number of an added task must be new"));
-/// let sizes = [29_999, 30_001].map(|at_us| replay.occupancy(at_us).map(|occupancy| occupancy.size));
-/// assert_eq!(sizes, [Some(2), Some(1)]);
 ///
 /// let replayed = replay.finish(100_000);
 /// // The first add wakes the reaper; then a cascade at 20, the task at 30, a cascade at 80, the task at 90.
@@ -160,14 +157,6 @@ impl Replay {
             return Err(Error::invalid(format!("event {index}: {error}")));
         }
         Ok(())
-    }
-
-    /// How full the wheel is at `at_us`, or at the last event where that is later; `None` before the first event. Further
-    /// events may follow.
-    pub fn occupancy(&mut self, at_us: u64) -> Option<Occupancy> {
-        let run = self.run.as_mut()?;
-        run.go_on(at_us);
-        Some(run.timer.occupancy())
     }
 
     /// Goes on to the end of the instant `until_us`, and returns the result of the replay.

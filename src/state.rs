@@ -58,8 +58,6 @@ pub struct State<T> {
     reserved: usize,
     /// Whether it takes no more tasks.
     pub is_closed: bool,
-    /// A batch of moves is under way. As with `reserved`, the timer does not close meanwhile because it is empty.
-    moves_batch: bool,
     /// Whether the timer closes once nothing is pending.
     pub closes_when_empty: bool,
     pub(crate) lead: Lead,
@@ -105,7 +103,6 @@ impl<T> State<T> {
             max_pending: config.max_pending,
             reserved: 0,
             is_closed: false,
-            moves_batch: false,
             closes_when_empty: false,
             lead: Lead::default(),
             running: 0,
@@ -230,11 +227,6 @@ impl<T> State<T> {
         self.reserved = count;
     }
 
-    /// A batch of moves begins or ends.
-    pub(crate) fn move_batch(&mut self, is_under_way: bool) {
-        self.moves_batch = is_under_way;
-    }
-
     /// Takes a released task out, to run it.
     pub fn claim(&mut self, ticket: Ticket, now_us: u64) -> Option<Expired<T>> {
         let expired = self.schedule.claim(ticket)?;
@@ -299,7 +291,7 @@ impl<T> State<T> {
 
     /// Whether the timer waited for its last task to go, in order to close.
     pub(crate) fn must_close_now(&self) -> bool {
-        self.closes_when_empty && self.schedule.len() == 0 && self.reserved == 0 && !self.moves_batch
+        self.closes_when_empty && self.schedule.len() == 0 && self.reserved == 0
     }
 
     /// Notes that the driving thread sleeps, and returns until when, `limit_us` at the latest. Or returns why the thread must not

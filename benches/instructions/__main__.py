@@ -18,7 +18,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 CRATE: Final = ROOT / "benches/instructions"
 TARGET: Final = ROOT / "target/instructions"
-OPERATIONS: Final = ("add", "cancel", "cancel_many", "reschedule", "reschedule_many", "fire", "fire_dense")
+OPERATIONS: Final = ("add", "cancel", "cancel_many", "reschedule", "fire", "fire_dense")
 HEADER: Final = """\
 # Instructions for one operation; the test lets 5 % more pass. After a change that is worth it, or with another rustc:
 #     .venv/bin/python -m benches.instructions > benches/instructions/counts.toml

@@ -36,7 +36,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """The work, and our side if it is a variant: "rolling time-outs, guard"."""
+        """The work, and our side if it is a variant: "rolling time-outs, Wheel"."""
         return self.work + self.ours.removeprefix(OURS)
 
     @property
@@ -57,10 +57,8 @@ TARGETS: Final = (
     Target("rust", "fire, all in one tick of 1 s", "1.3", OURS, at="fire all"),
     Target("rust", "reset, one by one", "0.25", "DelayQueue"),
     Target("rust", "reset, one by one", "1", "tokio sleep"),
-    Target("rust", "reset, 64 at a time", "0.1", "DelayQueue", at="reset, one by one"),
     Target("rust", "rolling time-outs", "0.3", "DelayQueue"),
     Target("rust", "rolling time-outs", "0.95", "nexus-timer"),
-    Target("rust", "rolling time-outs", "1", "nexus-timer", ours="tickwheel, guard"),
     Target("rust", "rolling time-outs", "1", "nexus-timer", ours="tickwheel, Wheel"),
     Target("rust", "pair, 1 thread", "0.3", "DelayQueue"),
     Target("rust", "pair, 1 thread, no lock", "1", "nexus-timer", ours="tickwheel, Wheel"),

@@ -24,13 +24,11 @@ from tickwheel._native import (
     TimerTask,
     __version__,
 )
-from tickwheel.batches import BatchTimer
 from tickwheel.weak import weak_method
 
 weak_method.__module__ = __name__  # where people find it
 
 __all__ = [
-    "BatchTimer",
     "DelayedOperation",
     "DelayedOperationPurgatory",
     "OperationCancelled",

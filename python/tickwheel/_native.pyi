@@ -31,7 +31,6 @@ from typing import (
 
 from typing_extensions import Buffer, disjoint_base
 
-from tickwheel.batches import BatchTimer
 from tickwheel.delivery.base.errors import BadRecord
 from tickwheel.delivery.model.entries import Event, Reschedule
 from tickwheel.delivery.model.message import Cancel, Message
@@ -50,7 +49,7 @@ _Int64s: TypeAlias = Buffer | _ArrowArray | _ArrowStream
 
 _Ts = TypeVarTuple("_Ts")
 
-_Listed: TypeAlias = TimerTask | BatchTimer
+_Listed: TypeAlias = TimerTask | tuple[TaskBatch, int]
 
 class _Lock(Protocol):
     def acquire(self, blocking: bool = ..., /) -> bool: ...
@@ -81,7 +80,7 @@ class BucketSnapshot(TypedDict):
     """One bucket: when it expires (-1: not armed) and the names of its tasks, in order of add."""
 
     expiration_ms: int
-    tasks: list[str | BatchTimer]
+    tasks: list[str | tuple[TaskBatch, int]]
 
 @type_check_only
 class LevelSnapshot(TypedDict):
@@ -108,7 +107,7 @@ class FrontEntry(TypedDict):
     """A task that has left the wheel and waits for its exact instant."""
 
     due_ms: float
-    task: str | BatchTimer
+    task: str | tuple[TaskBatch, int]
 
 @type_check_only
 class Snapshot(TypedDict):
@@ -164,8 +163,8 @@ class TimerTask:
 
     `delay_ms`: milliseconds after `add`, or a `timedelta`; zero or less is due at once. `name` appears in
     snapshots and error messages. A task may be added again, also from its own callback; adding a pending task moves it.
-    A coroutine function needs a timer whose executor is an asyncio loop. Errors: `ValueError` and `TypeError` for a bad
-    delay or callback. After Kafka's `TimerTask`.
+    A coroutine function needs a timer whose executor is an asyncio loop; in a `partial` it is found when it is called.
+    Errors: `ValueError` and `TypeError` for a bad delay or callback. After Kafka's `TimerTask`.
     """
 
     def __init__(
@@ -362,7 +361,7 @@ class Timer:
         """
 
     def pending(self, *, before_ms: float | None = None, limit: int | None = None) -> list[tuple[float, _Listed]]:
-        """List the pending tasks in order, as `(due_ms, task)`. A timer of a batch is a `BatchTimer`.
+        """List the pending tasks in order, as `(due_ms, task)`. A timer of a batch is `(batch, index)`.
 
         `due_ms` is an instant of the timer's clock. Each task was pending at some moment of the call. A task that was
         pending all the while is listed, moved or not. Internal tasks of the library are not listed, but `len` counts
@@ -664,10 +663,10 @@ class DelayedOperationPurgatory:
     """Operations wait here for an event on a key, or for their deadline, whichever comes first.
 
     `timer`: the timer of the deadlines, a `SystemTimer` or a `ManualTimer`; by default one of its own. `timer_enabled`:
-    with `False` no deadlines are set, and operations wait until an event. `on_error(operation, exception)`: called with
-    what the methods of an operation raise if no caller sees it; by default the timer's. A key is any hashable value.
-    `len` is the number of waiting operations. After Kafka's `DelayedOperationPurgatory`; see `DelayedOperation` for an
-    example.
+    with `False` no deadlines are set, and operations wait until an event. `on_error(operation, exception)`: for a timer
+    of its own; it, or that of the given timer, is called with what the methods of an operation raise if no caller sees
+    it. A key is any hashable value. `len` is the number of waiting operations. `DelayedOperation` has an example. After
+    Kafka's `DelayedOperationPurgatory`.
     """
 
     def __init__(
@@ -803,12 +802,6 @@ class Replay:
         number, or a number that is added twice. The replay can continue after an error.
         """
 
-    def occupancy(self, at_us: int) -> Occupancy:
-        """Advance the time to `at_us`, and return how full the wheel is then; no levels before the first event.
-
-        Errors: `ValueError` and `TypeError` for an instant that no clock can show.
-        """
-
     def finish(self, until_us: int) -> ReplayCounts:
         """Advance the time to the end of `until_us` and return the results. The replay takes no more events after that.
 
@@ -932,6 +925,7 @@ def _time_s(when: float | timedelta, what: str = "when") -> float: ...
 def _is_clock_replaced() -> bool: ...
 def due_of(text: str, name: str) -> int: ...
 def due_ms_of(due: object, delay_ms: object) -> int: ...
+def rate_per_s(rate: str) -> float: ...
 def record_fields(value: object) -> dict[str, Any]:
     """The fields of a dict or a tuple as plain values that JSON can hold; the payload as bytes or `msgspec.Raw`."""
 
@@ -1033,7 +1027,6 @@ class Destination:
     @staticmethod
     def named() -> Destination: ...
     def take_sends(self) -> list[_Send]: ...
-    def replace_webhook(self, url: str, *, headers: Sequence[tuple[str, str]], secrets: Sequence[str]) -> None: ...
     @staticmethod
     def function(function: Callable[[Delivery], object]) -> Destination: ...
     @staticmethod
@@ -1113,7 +1106,6 @@ class StoreSnapshot:
         limit: int,
         bytes: int,  # noqa: A002
     ) -> list[tuple[int, int, str, int, str, str, bytes, str | None, str | None, str | None]]: ...
-    def remembered(self, key: str | None, after_n: int, limit: int) -> tuple[list[dict[str, Any]], int | None]: ...
     def unwritten_letters(self) -> int: ...
     def actions(self, id: str | None) -> list[dict[str, Any]]: ...  # noqa: A002
     def destinations(self, first: str, limit: int) -> list[tuple[str, str]]: ...

@@ -20,8 +20,10 @@ lost events at the end (`tickwheel.ended`).
 """
 
 import atexit
+import errno
 import json
 import os
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -36,7 +38,6 @@ import pyarrow.parquet as pq
 from tickwheel import TickwheelError, Timer
 from tickwheel._event import Event
 from tickwheel._native import DeliveryEngine, Replay
-from tickwheel._part_file import PartFile
 
 if TYPE_CHECKING:
     from tickwheel._native import ReplayCounts
@@ -90,9 +91,9 @@ class Recording:
     """Records what `timer` does in the Parquet file `path`, from now until `close`; used in a `with` block.
 
     Begin before the first add: a cancel of a task that was added before is recorded, but without its add. Until `close`
-    the file is `path` with `.part` appended; a part file that a crash left is overwritten. A million events may wait to
-    be written; further ones are counted in `lost`. Errors: `ValueError` if the timer or the path is being recorded
-    already, `OSError` if the file can't be made. An error while writing ends the recording, not the timer, and `close`
+    the file is beside `path`, with random letters and `.part` appended; a crash leaves it there. A million events may
+    wait to be written; further ones are counted in `lost`. Errors: `ValueError` if the timer is being recorded already,
+    `OSError` if the file can't be made. An error while writing ends the recording, not the timer, and `close`
     raises it.
 
     >>> from tempfile import TemporaryDirectory
@@ -111,22 +112,22 @@ class Recording:
             given = type(path).__name__
             raise TypeError(f"path must be text or a path, got {given}: name the file to write")
         self.lost = 0
-        self._timer = timer
+        self._timer, self._path = timer, Path(path)
+        if self._path.exists() and not self._path.is_file():
+            raise FileExistsError(errno.EEXIST, "it is no file: name a file", str(path))
+        self._part = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}.part")
         self._error: Exception | None = None
         self._ending, self._ended, self._closing = Event(), Event(), threading.RLock()
         self._process, self._is_closed, self._is_over = os.getpid(), False, False
         if not timer._record(_KEPT):
             raise ValueError(f"timer {timer.name!r} is being recorded already: close that recording first")
-        part: PartFile | None = None
         try:
-            self._part = part = PartFile(Path(path))
             begun = {"version": _VERSION, "timer": timer.name, "at_us": timer.now_us(), "wall_ms": _wall_ms()}
-            self._writer = pq.ParquetWriter(part.path, SCHEMA.with_metadata({_BEGUN: json.dumps(begun)}))
+            self._writer = pq.ParquetWriter(self._part, SCHEMA.with_metadata({_BEGUN: json.dumps(begun)}))
             self._thread = threading.Thread(target=self._run, name=f"recording-{timer.name}", daemon=True)
             self._thread.start()
         except BaseException:
-            if part is not None:
-                part.discard()
+            self._part.unlink(missing_ok=True)
             timer._stop_recording()
             raise
 
@@ -171,9 +172,8 @@ class Recording:
                 self._write_until_the_end()
                 ended = {"ended_us": self._timer.now_us(), "lost": self.lost}
                 self._writer.add_key_value_metadata({_ENDED: json.dumps(ended)})
-            self._part.place()
+            self._part.replace(self._path)
         except Exception as error:
-            self._part.release()
             self._error = error
             if not self._is_over:
                 self._timer._stop_recording()

@@ -1,4 +1,4 @@
-//! Loom tests of the real code of the lock, its condition variable and the queue. Loom goes through the interleavings of
+//! Loom tests of the real code of the lock and its condition variable. Loom goes through the interleavings of
 //! their atomics and small locks, and through the values that a processor with weak ordering may read.
 //!
 //! `make test-all` runs them. The ground rules:
@@ -14,7 +14,6 @@ use loom::thread::spawn;
 
 use super::condvar::Condvar;
 use super::mutex::Mutex;
-use super::queue::{Disconnected, unbounded};
 
 /// The most preemptions in one interleaving, for models that would be too large without a bound.
 const MAX_PREEMPTIONS: usize = 4;
@@ -102,38 +101,5 @@ fn loom_a_notification_reaches_a_thread_about_to_wait__rule6() {
         *shared.0.lock() = true;
         shared.1.notify_all();
         waiter.join().unwrap();
-    });
-}
-
-#[test]
-fn loom_a_receiver_about_to_sleep_gets_an_item_and_the_end__rule6() {
-    bounded(MAX_PREEMPTIONS, || {
-        let (sender, mut receiver) = unbounded();
-        let sends = spawn(move || sender.send(7).unwrap());
-        assert_eq!((receiver.recv(), receiver.recv()), (Ok(7), Err(Disconnected)));
-        sends.join().unwrap();
-    });
-}
-
-#[test]
-fn loom_a_receiver_gets_the_end_when_the_last_of_two_senders_is_dropped() {
-    bounded(MAX_PREEMPTIONS - 1, || {
-        let (sender, mut receiver) = unbounded::<u32>();
-        let senders = [sender.clone(), sender].map(|sender| spawn(move || drop(sender)));
-        assert_eq!(receiver.recv(), Err(Disconnected));
-        senders.into_iter().for_each(|sender| sender.join().unwrap());
-    });
-}
-
-#[test]
-fn loom_an_item_is_received_or_returned_to_its_sender() {
-    bounded(MAX_PREEMPTIONS, || {
-        let (sender, receiver) = unbounded();
-        let item = Arc::new(());
-        let sent = Arc::clone(&item);
-        let sends = spawn(move || sender.send(sent));
-        drop(receiver);
-        let _ = sends.join().unwrap();
-        assert_eq!(Arc::strong_count(&item), 1, "what was sent and not received is dropped with the queue");
     });
 }

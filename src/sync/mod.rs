@@ -64,8 +64,7 @@ pub(crate) use imp::{
 pub use imp::{JoinHandle, Mutex, MutexGuard, PlainGuard, PlainMutex, Receiver, Sender, unbounded, yield_now};
 #[cfg(not(tickwheel_model))]
 pub use plain_mutex::PlainCondvar;
-#[cfg(not(tickwheel_model))]
-pub use queue::TryRecvError;
+pub use std::sync::mpsc::TryRecvError;
 pub(crate) use thread::MinimalTimerSlack;
 pub use thread::{set_system_thread_name, spawn};
 

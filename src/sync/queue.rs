@@ -1,20 +1,18 @@
-//! The queue of a worker: unbounded, many senders, one receiver.
+//! The queue of a worker: unbounded, many senders, one receiver, which sleeps at once when the queue is empty.
 //!
-//! The receiver sleeps at once when the queue is empty. The usual channels spin for some microseconds first. That helps a
-//! receiver that gets the next item soon. A worker does not: at a thousand wake-ups per second, spinning was half of its
-//! thread's time.
+//! The standard library's channel spins for some microseconds first. At a thousand wake-ups per second, that was half of the
+//! worker's time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvError, SendError, TryRecvError};
 
-use crossbeam_utils::sync::{Parker, Unparker};
-
-use super::Mutex;
+use super::plain_mutex::{PlainCondvar, PlainMutex};
 
 #[derive(Debug)]
 struct Shared<T> {
-    state: Mutex<State<T>>,
-    unparker: Unparker,
+    state: PlainMutex<State<T>>,
+    changed: PlainCondvar,
 }
 
 #[derive(Debug)]
@@ -22,25 +20,6 @@ struct State<T> {
     items: VecDeque<T>,
     senders: usize,
     has_receiver: bool,
-    /// The receiver sleeps or is about to, and no sender has woken it yet.
-    receiver_sleeps: bool,
-}
-
-/// There are no senders and no items any more.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Disconnected;
-
-/// There is no receiver any more; returns the item.
-#[derive(Debug, PartialEq, Eq)]
-pub struct SendError<T>(pub T);
-
-/// There is no item.
-#[derive(Debug, PartialEq, Eq)]
-pub enum TryRecvError {
-    /// None now.
-    Empty,
-    /// None, and there are no senders any more.
-    Disconnected,
 }
 
 /// The end where items go in.
@@ -49,20 +28,14 @@ pub struct Sender<T>(Arc<Shared<T>>);
 
 /// The end where items come out.
 #[derive(Debug)]
-pub struct Receiver<T> {
-    shared: Arc<Shared<T>>,
-    /// The parker has a mutex and a condition variable of its own, so a forked child inherits no table of sleeping threads
-    /// (T12).
-    parker: Parker,
-}
+pub struct Receiver<T>(Arc<Shared<T>>);
 
 /// An empty queue.
 #[must_use]
 pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
-    let state = State { items: VecDeque::new(), senders: 1, has_receiver: true, receiver_sleeps: false };
-    let parker = Parker::new();
-    let shared = Arc::new(Shared { state: Mutex::new(state), unparker: parker.unparker().clone() });
-    (Sender(Arc::clone(&shared)), Receiver { shared, parker })
+    let state = PlainMutex::new(State { items: VecDeque::new(), senders: 1, has_receiver: true });
+    let shared = Arc::new(Shared { state, changed: PlainCondvar::default() });
+    (Sender(Arc::clone(&shared)), Receiver(shared))
 }
 
 impl<T> Sender<T> {
@@ -75,11 +48,11 @@ impl<T> Sender<T> {
         if !state.has_receiver {
             return Err(SendError(item));
         }
+        let may_sleep = state.items.is_empty();
         state.items.push_back(item);
-        let wakes = std::mem::take(&mut state.receiver_sleeps);
         drop(state);
-        if wakes {
-            self.0.unparker.unpark();
+        if may_sleep {
+            self.0.changed.notify_all();
         }
         Ok(())
     }
@@ -94,13 +67,8 @@ impl<T> Clone for Sender<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        state.senders -= 1;
-        let wakes = state.senders == 0 && std::mem::take(&mut state.receiver_sleeps);
-        drop(state);
-        if wakes {
-            self.0.unparker.unpark();
-        }
+        self.0.state.lock().senders -= 1;
+        self.0.changed.notify_all();
     }
 }
 
@@ -111,38 +79,27 @@ impl<T> Receiver<T> {
     /// # Errors
     /// There is no item.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        let Some(mut state) = self.shared.state.try_lock() else { return Err(TryRecvError::Empty) };
-        match state.items.pop_front() {
-            Some(item) => Ok(item),
-            None if state.senders == 0 => Err(TryRecvError::Disconnected),
-            None => Err(TryRecvError::Empty),
-        }
+        let mut state = self.0.state.try_lock().ok_or(TryRecvError::Empty)?;
+        let none = if state.senders == 0 { TryRecvError::Disconnected } else { TryRecvError::Empty };
+        state.items.pop_front().ok_or(none)
     }
 
-    /// Waits for the next item; an error when there are no senders and no items any more.
+    /// Waits for the next item.
     ///
     /// # Errors
     /// There are no senders and no items any more.
-    pub fn recv(&mut self) -> Result<T, Disconnected> {
-        loop {
-            let mut state = self.shared.state.lock();
-            if let Some(item) = state.items.pop_front() {
-                return Ok(item);
-            }
-            if state.senders == 0 {
-                return Err(Disconnected);
-            }
-            state.receiver_sleeps = true;
-            drop(state);
-            // If a sender came in between, it has left a token, and `park` returns at once.
-            self.parker.park();
+    pub fn recv(&self) -> Result<T, RecvError> {
+        let mut state = self.0.state.lock();
+        while state.items.is_empty() && state.senders > 0 {
+            state = self.0.changed.wait(state);
         }
+        state.items.pop_front().ok_or(RecvError)
     }
 }
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        let mut state = self.shared.state.lock();
+        let mut state = self.0.state.lock();
         state.has_receiver = false;
         let items = std::mem::take(&mut state.items);
         drop(state);
@@ -150,7 +107,7 @@ impl<T> Drop for Receiver<T> {
     }
 }
 
-#[cfg(all(test, not(tickwheel_loom)))]
+#[cfg(test)]
 mod tests {
     use std::thread::scope;
 
@@ -158,7 +115,7 @@ mod tests {
 
     #[test]
     fn every_item_comes_once_and_in_the_order_of_its_sender() {
-        let (sender, mut receiver) = unbounded();
+        let (sender, receiver) = unbounded();
         scope(|scope| {
             for from in 0..3_u32 {
                 let sender = sender.clone();
@@ -191,6 +148,7 @@ mod tests {
         sender.send(1).unwrap();
         drop(sender);
         assert_eq!((receiver.try_recv(), receiver.try_recv()), (Ok(1), Err(TryRecvError::Disconnected)));
+        assert_eq!(receiver.recv(), Err(RecvError));
         let (sender, receiver) = unbounded();
         drop(receiver);
         assert_eq!(sender.send(1), Err(SendError(1)));

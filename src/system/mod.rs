@@ -50,7 +50,7 @@ pub use periodic::PeriodicTask;
 /// ```
 /// # use std::time::{Duration, Instant};
 /// # use tickwheel::{Callback, Config, SystemTimer};
-/// let timer = SystemTimer::new("requests", &Config::default().with_max_pending(1_000_000))?;
+/// let timer = SystemTimer::new("requests", &Config { max_pending: Some(1_000_000), ..Config::default() })?;
 /// let timeouts = timer.add_many((0..3).map(|request| {
 ///     let callback: Callback = Box::new(move || println!("request {request} has timed out"));
 ///     (Duration::from_secs(30), callback)
@@ -304,7 +304,7 @@ mod tests {
         let timer =
             Arc::new(Timer::new(&Config::default(), Clock::monotonic(0)).expect("the default settings are good"));
         timer.add(When::AtUs(0), "costs the panic").expect("in range");
-        let (sender, mut released) = unbounded();
+        let (sender, released) = unbounded();
         let driven = Arc::clone(&timer);
         let mut has_panicked = false;
         let thread = spawn("reaper", move || {

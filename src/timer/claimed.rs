@@ -21,8 +21,7 @@ impl<T> Timer<T> {
 ///
 /// The task counts as running until this value, or what is left of it, is dropped, also by a panic. [`Timer::wait_idle`]
 /// waits for that. [`Claimed::run`] is the short way. Otherwise keep the `Claimed` in a variable: `timer.claim(ticket)?.task`
-/// alone drops the rest at once. Its drop takes the timer's lock, so drop none while you hold a
-/// [`TimerGuard`](crate::TimerGuard).
+/// alone drops the rest at once.
 ///
 /// ```
 /// # use std::time::Duration;

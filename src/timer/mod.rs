@@ -1,7 +1,7 @@
 //! `Timer`: wheel, queue and front under one lock; add, cancel, claim.
 //!
 //! - `advancing` is how time goes on, `waiting` how a thread waits for that, and how a timer ends.
-//! - `many` has the calls for many tasks at once, `guard` the lock for a batch of calls, `pending` the lists of tasks.
+//! - `many` has the calls for many tasks at once, `pending` the lists of tasks.
 //!
 //! The ground rules (`docs/internals/concurrency-proofs.md` has the proof):
 //!
@@ -15,13 +15,11 @@
 
 mod advancing;
 mod claimed;
-mod guard;
 mod many;
 mod pending;
 mod waiting;
 
 use std::fmt;
-use std::task::Waker;
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -37,7 +35,6 @@ use crate::wheel::Handle;
 use crate::when::When;
 
 pub use claimed::Claimed;
-pub use guard::TimerGuard;
 
 /// As [`STEP`], where the entries lie anywhere in memory.
 const SCATTERED_STEP: usize = 64;
@@ -106,11 +103,6 @@ pub struct Timer<T> {
     worker_sleeps: sync::AtomicBool,
     /// Threads that wait for the callbacks to finish sleep here.
     idle: Condvar,
-    /// Wakes a program that sleeps elsewhere; see `arm_waker`.
-    waker: PlainMutex<Option<Waker>>,
-    /// Whether there ever was one. It is written before `state` is locked to note the sleep, and read by a thread that saw
-    /// the sleep in `state`: that lock orders the two.
-    has_waker: sync::AtomicBool,
     /// The token of the advancer. It guards what the executor was given.
     advancing: PlainMutex<LastBatch>,
     /// The thread that has the token, by the address of its mark; 0 while none has it. A thread finds its own address here
@@ -118,7 +110,7 @@ pub struct Timer<T> {
     advancer: sync::AtomicUsize,
     /// The advancer's thread asked to advance while it did. No other thread touches it, so no order is needed.
     must_advance_again: sync::AtomicBool,
-    /// Held by an `add_many` or a `reschedule_many` in steps, and by `close`: a batch goes in whole or not at all.
+    /// Held by an `add_many` in steps, and by `close`: a batch goes in whole or not at all.
     #[doc(hidden)]
     pub bulk: PlainMutex<()>,
 }
@@ -140,8 +132,6 @@ impl<T> Timer<T> {
             worker_wake: Condvar::default(),
             worker_sleeps: sync::AtomicBool::new(false),
             idle: Condvar::default(),
-            waker: PlainMutex::new(None),
-            has_waker: sync::AtomicBool::new(false),
             advancing: PlainMutex::new(LastBatch::default()),
             advancer: sync::AtomicUsize::new(0),
             must_advance_again: sync::AtomicBool::new(false),

@@ -1,11 +1,9 @@
 //! How a thread waits for what is due, and how a timer ends.
 
 use std::ops::ControlFlow;
-use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::{STEP, Timer};
-use crate::error::Error;
 use crate::lead::{Wait, WorkerDoes};
 use crate::slack::Slack;
 use crate::state::State;
@@ -99,68 +97,10 @@ impl<T> Timer<T> {
         }
     }
 
-    /// For a program that sleeps elsewhere, such as in an event loop: how long it may sleep, and what wakes it earlier.
-    ///
-    /// Returns the longest sleep after which [`Timer::advance`] is in time: zero for at once, `None` as long as nothing is
-    /// pending. Until the next call, `waker` is woken once if an add or a move needs an earlier advance, or if the timer
-    /// closes. Call it again each time the loop wakes, after the advance: it says what has come meanwhile. A timer has one
-    /// waker, and no thread may [wait](Timer::wait) beside it; [`Waker::noop`] replaces one that is not needed any more.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Timer};
-    /// use std::sync::Arc;
-    /// use std::sync::atomic::{AtomicBool, Ordering};
-    /// use std::task::{Wake, Waker};
-    ///
-    /// /// In an event loop this would write to the descriptor that the loop polls.
-    /// struct Flag(AtomicBool);
-    ///
-    /// impl Wake for Flag {
-    ///     fn wake(self: Arc<Self>) {
-    ///         self.0.store(true, Ordering::SeqCst);
-    ///     }
-    /// }
-    ///
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// let flag = Arc::new(Flag(AtomicBool::new(false)));
-    /// timer.add(Duration::from_secs(2), "later")?;
-    /// assert_eq!(timer.arm_waker(&Waker::from(Arc::clone(&flag)))?, Some(Duration::from_secs(2)));
-    /// timer.add(Duration::from_secs(1), "earlier")?;
-    /// assert!(flag.0.load(Ordering::SeqCst));
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Closed`] once the timer has closed: the loop need not drive it any more.
-    pub fn arm_waker(&self, waker: &Waker) -> Result<Option<Duration>, Error> {
-        // Cloned before the lock, and dropped after it: a waker is foreign code.
-        let new = waker.clone();
-        let old = self.waker.lock().replace(new);
-        drop(old);
-        self.has_waker.store(true, Ordering::Relaxed);
-        let mut state = self.drop_empty_buckets(self.lock_state());
-        let now_us = self.clock.now_us();
-        match state.start_sleep(now_us, 0_u64.into(), u64::MAX) {
-            ControlFlow::Continue(u64::MAX) => Ok(None),
-            ControlFlow::Continue(until_us) => Ok(Some(Duration::from_micros(until_us.saturating_sub(now_us)))),
-            ControlFlow::Break(Wait::Closed) => Err(Error::Closed),
-            ControlFlow::Break(_) => Ok(Some(Duration::ZERO)),
-        }
-    }
-
     /// Wakes the thread that drives the timer, if the caller found under the lock that it must.
     #[inline]
     #[doc(hidden)]
     pub fn wake_driver_if(&self, must_wake: bool) {
-        if must_wake {
-            self.wake_thread_if(true);
-            self.call_waker_if(true);
-        }
-    }
-
-    /// The part of [`Timer::wake_driver_if`] that runs no foreign code.
-    pub(super) fn wake_thread_if(&self, must_wake: bool) {
         if must_wake {
             let sleeping = if self.worker_sleeps.load(Ordering::Relaxed) { &self.worker_wake } else { &self.wake };
             sleeping.notify_all();
@@ -177,21 +117,6 @@ impl<T> Timer<T> {
         }
         if worker {
             self.worker_wake.notify_all();
-        }
-    }
-
-    /// The other part, for a caller that holds no lock.
-    pub(super) fn call_waker_if(&self, must_wake: bool) {
-        if must_wake && self.has_waker.load(Ordering::Relaxed) {
-            self.call_waker();
-        }
-    }
-
-    #[cold]
-    fn call_waker(&self) {
-        let waker = self.waker.lock().take();
-        if let Some(waker) = waker {
-            waker.wake();
         }
     }
 
@@ -224,7 +149,7 @@ impl<T> Timer<T> {
     pub fn close(&self) {
         let whole_batches = self.bulk.lock();
         self.lock_state().is_closed = true;
-        drop(whole_batches); // before the waker, which is foreign code
+        drop(whole_batches);
         self.wake_driver_if(true);
     }
 

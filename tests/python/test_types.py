@@ -56,7 +56,6 @@ def test_no_public_name_has_a_type_any__T22() -> None:
     }
     assert found == set()
     assert {node.name for node in classes} >= PUBLIC - {
-        "BatchTimer",
         "VirtualLoop",
         "Deadlock",
         "__version__",

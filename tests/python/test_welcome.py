@@ -52,7 +52,7 @@ def test_it_fits_on_a_terminal_of_60_columns_and_24_lines_with_the_prompt(
     assert ("  pip install 'tickwheel[serve]'" in lines) is not has_server
 
 
-@pytest.mark.parametrize("start", ["tickwheel trace", "tickwheel --help", "python -c"])
+@pytest.mark.parametrize("start", ["tickwheel --help", "python -c"])
 def test_a_command_that_shows_something_works_as_it_stands(start: str, tmp_path: Path) -> None:
     with shell(one(start), tmp_path) as process:
         out, err = process.communicate(timeout=60)

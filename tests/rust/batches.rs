@@ -1,17 +1,16 @@
-//! Many tasks in one call, and many calls under one lock.
+//! Many tasks in one call.
 
 use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
-use tickwheel::{Clock, Config, Error, LIMIT_US, SystemTimer, Timer, Wait, When};
+use tickwheel::{Clock, Config, Error, LIMIT_US, SystemTimer, Timer, When};
 
 use crate::support::Manual;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 fn bounded(max_pending: usize) -> Timer<u32> {
-    Timer::new(&Config::default().with_max_pending(max_pending), Clock::manual(0)).unwrap()
+    Timer::new(&Config { max_pending: Some(max_pending), ..Config::default() }, Clock::manual(0)).unwrap()
 }
 
 #[test]
@@ -55,49 +54,6 @@ fn add_many_adds_nothing_where_one_instant_is_out_of_range__t13() {
     timer.close();
     assert_eq!(*timer.add_many([(SECOND, 1)]).unwrap_err().error(), Error::Closed);
     assert_eq!(*timer.add_many([(When::AtUs(LIMIT_US), 1)]).unwrap_err().error(), Error::Closed);
-    let handle = tickwheel::Handle::from_bits(0);
-    assert_eq!(timer.reschedule_many(&[(handle, When::AtUs(LIMIT_US))]), Err(Error::Closed));
-}
-
-#[test]
-fn a_guard_adds_moves_and_cancels_under_one_lock__t9() {
-    let wheel = Manual::standard();
-    let mut batch = wheel.timer.lock();
-    let first = batch.add(Duration::from_millis(1), 1).unwrap();
-    let second = batch.add(Duration::from_millis(2), 2).unwrap();
-    batch.add(Duration::from_millis(3), 3).unwrap();
-    assert_eq!(batch.cancel(first), Some(1));
-    assert!(batch.reschedule(second, Duration::from_millis(4)).unwrap());
-    assert!(!batch.reschedule(first, Duration::from_millis(4)).unwrap(), "it was cancelled");
-    assert_eq!((batch.len(), batch.is_empty()), (2, false));
-    drop(batch);
-    assert_eq!(wheel.step_to_us(10_000), [(3_000, 3), (4_000, 2)]);
-    assert_eq!(wheel.timer.cancel(second), None);
-}
-
-#[test]
-fn a_guard_gives_back_what_is_refused__t17() {
-    let timer = bounded(1);
-    let mut batch = timer.lock();
-    let first = batch.add(SECOND, 1).unwrap();
-    let refused = batch.add(SECOND, 2).unwrap_err();
-    assert_eq!(
-        (refused.error(), refused.to_string().contains("max_pending=1")),
-        (&Error::Full { max_pending: 1 }, true)
-    );
-    assert_eq!(refused.into_task(), 2);
-    assert!(matches!(batch.reschedule(first, When::AtUs(LIMIT_US)), Err(Error::Invalid(_))));
-}
-
-#[test]
-fn what_a_guard_adds_wakes_the_waiting_thread_when_it_is_dropped__t4() {
-    let timer = Timer::new(&Config::default(), Clock::monotonic(0)).unwrap();
-    timer.add(Duration::from_secs(3600), 1).unwrap();
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| timer.wait(Some(Duration::from_secs(60))));
-        timer.lock().add(Duration::ZERO, 2).unwrap();
-        assert_eq!(waiting.join().unwrap(), Wait::Due);
-    });
 }
 
 #[test]

@@ -1,8 +1,6 @@
-//! A timer that a program drives by itself: by a wait, by an event loop's waker, by `drive`.
+//! A timer that a program drives by itself: by a wait, by `drive`.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
-use std::task::{Wake, Waker};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,21 +10,6 @@ use crate::support::{Manual, released};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const PATIENCE: Duration = Duration::from_secs(60);
-
-#[derive(Default)]
-struct Counter(AtomicUsize);
-
-impl Wake for Counter {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl Counter {
-    fn count(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
-    }
-}
 
 fn on_system_clock() -> Timer<u32> {
     Timer::new(&Config::default(), Clock::monotonic(0)).unwrap()
@@ -76,42 +59,6 @@ fn on_a_manual_clock_a_wait_says_at_once_what_is_so__t15() {
 }
 
 #[test]
-fn a_waker_is_woken_once_and_only_by_what_is_due_earlier__t4() {
-    let wheel = Manual::standard();
-    let counter = Arc::new(Counter::default());
-    let waker = Waker::from(Arc::clone(&counter));
-    assert_eq!(wheel.timer.arm_waker(&waker), Ok(None), "nothing is pending");
-    let first = wheel.after_ms(15, 1);
-    assert_eq!(counter.count(), 1, "any add is earlier than none");
-    assert_eq!(wheel.timer.arm_waker(&waker), Ok(Some(Duration::from_millis(15))));
-    wheel.after_ms(15, 2);
-    wheel.after_ms(19, 3);
-    assert_eq!(counter.count(), 1, "they are not due earlier");
-    wheel.timer.reschedule(first, Duration::from_millis(9)).unwrap();
-    wheel.after_ms(3, 4);
-    assert_eq!(counter.count(), 2, "it hears of the first one that is");
-    assert_eq!(wheel.timer.arm_waker(&waker), Ok(Some(Duration::from_millis(3))));
-    wheel.timer.clock().set_us(3_500);
-    assert_eq!(wheel.timer.arm_waker(&waker), Ok(Some(Duration::ZERO)), "task 4 is due");
-    assert_eq!(wheel.wake_at_us(3_500), [4]);
-    assert_eq!(wheel.timer.arm_waker(&waker), Ok(Some(Duration::from_micros(5_500))));
-    wheel.timer.close();
-    assert_eq!(counter.count(), 3);
-    assert_eq!(wheel.timer.arm_waker(&waker), Err(Error::Closed));
-}
-
-#[test]
-fn the_last_waker_that_was_given_is_the_one_that_is_woken() {
-    let wheel = Manual::standard();
-    let (old, new) = (Arc::new(Counter::default()), Arc::new(Counter::default()));
-    assert_eq!(wheel.timer.arm_waker(&Waker::from(Arc::clone(&old))), Ok(None));
-    assert_eq!(wheel.timer.arm_waker(&Waker::from(Arc::clone(&new))), Ok(None));
-    assert_eq!((Arc::strong_count(&old), Arc::strong_count(&new)), (1, 2));
-    wheel.after_ms(1, 1);
-    assert_eq!((old.count(), new.count()), (0, 1));
-}
-
-#[test]
 fn a_thread_of_the_program_drives_a_timer_until_it_closes__t11() {
     let timer = on_system_clock();
     let (send, receive) = mpsc::channel();
@@ -158,75 +105,6 @@ fn an_instant_of_the_system_is_a_reading_of_the_clock__t1() {
     let timer = Timer::new(&Config::default(), Clock::monotonic(0)).unwrap();
     timer.add(When::AtUs(timer.clock().reading_us(instant)), 1).unwrap();
     assert_eq!(timer.wait(None), Wait::Due);
-}
-
-#[test]
-fn a_program_that_was_woken_by_an_add_hears_of_a_close_when_it_arms_again__t11() {
-    let wheel = Manual::standard();
-    let waker = Waker::from(Arc::new(Counter::default()));
-    assert_eq!(wheel.timer.arm_waker(&waker), Ok(None));
-    wheel.after_ms(1, 1); // the waker is used up
-    wheel.timer.close();
-    assert!(wheel.timer.is_closed());
-    assert_eq!(wheel.timer.arm_waker(&waker), Err(Error::Closed));
-}
-
-/// Calls the timer from its `wake`.
-struct Reenters(Arc<Timer<u32>>);
-
-impl Wake for Reenters {
-    fn wake(self: Arc<Self>) {
-        let _ = self.0.add_many([(HOUR, 9)]);
-        self.0.close();
-    }
-}
-
-#[test]
-fn a_waker_may_call_the_timer_from_whatever_woke_it() {
-    type Wakes = fn(&Timer<u32>);
-    let wakes: [Wakes; 5] = [
-        |timer| drop(timer.add(Duration::ZERO, 1)),
-        |timer| drop(timer.add_many([(Duration::ZERO, 1)])),
-        |timer| {
-            let handle = timer.pending(u64::MAX, 1)[0].handle;
-            drop(timer.reschedule_many(&[(handle, Duration::ZERO)]));
-        },
-        |timer| drop(timer.lock().add(Duration::ZERO, 1)),
-        Timer::close,
-    ];
-    for wake in wakes {
-        let timer = Arc::new(Timer::new(&Config::default(), Clock::manual(0)).unwrap());
-        timer.add(HOUR, 0).unwrap();
-        timer.arm_waker(&Waker::from(Arc::new(Reenters(Arc::clone(&timer))))).unwrap();
-        let (send, receive) = mpsc::channel();
-        let woken = Arc::clone(&timer);
-        let thread = thread::Builder::new().spawn(move || {
-            wake(&woken);
-            send.send(()).unwrap();
-        });
-        receive.recv_timeout(PATIENCE).expect("a waker that waits for what its caller holds never returns");
-        thread.unwrap().join().unwrap();
-        timer.arm_waker(Waker::noop()).ok();
-    }
-}
-
-/// Panics from its `wake`.
-struct Panics;
-
-impl Wake for Panics {
-    fn wake(self: Arc<Self>) {
-        std::panic::resume_unwind(Box::new("broken")); // without the panic hook's message
-    }
-}
-
-#[test]
-fn a_waker_that_panics_tears_no_batch_and_keeps_no_room__t13_t18() {
-    let timer = Timer::new(&Config::default().with_max_pending(3_000), Clock::manual(0)).unwrap();
-    assert_eq!(timer.arm_waker(&Waker::from(Arc::new(Panics))), Ok(None));
-    let add = || drop(timer.add_many((0..2_999).map(|task| (HOUR, task))));
-    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(add)).is_err());
-    assert_eq!(timer.len(), 2_999);
-    timer.add(HOUR, 1).expect("there is room for one more");
 }
 
 #[test]

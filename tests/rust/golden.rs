@@ -1,4 +1,4 @@
-//! The seven tasks of `tickwheel trace`: all levels, buckets and the queue after every step, field by field.
+//! Seven tasks on a small wheel: all levels, buckets and the queue after every step, field by field.
 
 use serde_json::{Value, json};
 use tickwheel::{Precision, Seen, Snapshot};

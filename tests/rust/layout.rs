@@ -40,20 +40,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("worker.rs", &["executor", "panics", "sync", "timer"]),
     (
         "replay.rs",
-        &[
-            "clock",
-            "config",
-            "error",
-            "events",
-            "executor",
-            "lead",
-            "occupancy",
-            "state",
-            "stats",
-            "timer",
-            "wheel",
-            "when",
-        ],
+        &["clock", "config", "error", "events", "executor", "lead", "state", "stats", "timer", "wheel", "when"],
     ),
     (
         "system",

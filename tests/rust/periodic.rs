@@ -36,7 +36,7 @@ fn no_call_begins_after_a_cancel_has_returned__t9_t20() {
         let calls = Arc::new(AtomicUsize::new(0));
         let (send, receive) = mpsc::channel();
         let counted = Arc::clone(&calls);
-        let every = Every::new(Duration::from_micros(20)).with_missed(Missed::All);
+        let every = Every { missed: Missed::All, ..Every::new(Duration::from_micros(20)) };
         let task = timer
             .every(every, move || {
                 counted.fetch_add(1, Ordering::SeqCst);
@@ -123,7 +123,7 @@ fn a_period_of_nothing_is_refused_with_the_callback__t13_t20() {
     let timer = timer("refuses");
     let refused = timer.every(Duration::ZERO, || ()).unwrap_err();
     assert!(refused.to_string().contains("a microsecond or more"), "{refused}");
-    let full = SystemTimer::new("full", &Config::default().with_max_pending(1)).unwrap();
+    let full = SystemTimer::new("full", &Config { max_pending: Some(1), ..Config::default() }).unwrap();
     full.after(HOUR, || ()).unwrap();
     assert_eq!(*full.every(HOUR, || ()).unwrap_err().error(), Error::Full { max_pending: 1 });
 }

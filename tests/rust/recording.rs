@@ -21,7 +21,7 @@ const SHAPES: [Shape<'static>; 10] = [
 ];
 
 fn config((tick_ms, sizes, precision): Shape) -> Config {
-    Config::default().with_tick_ms(tick_ms).with_wheel_sizes(sizes).with_precision(precision).with_slack_us(0)
+    Config { tick_ms, wheel_sizes: sizes.into(), precision, slack_us: 0, max_slack_us: 0, ..Config::default() }
 }
 
 fn replay(shape: Shape, events: &[Event], until_us: u64) -> Replayed {
@@ -171,7 +171,7 @@ fn a_replay_counts_wake_ups_flushes_and_early_time__t5() {
 #[test]
 fn a_replay_has_no_more_wake_ups_than_the_slack_allows__t5() {
     let events: Vec<_> = (0..1000).map(|us| event(0, EventKind::Added, us + 1, 50_000 + us)).collect();
-    let mut dense = Replay::new(&config(SHAPES[0]).with_slack_us(100)).unwrap();
+    let mut dense = Replay::new(&Config { slack_us: 100, max_slack_us: 100, ..config(SHAPES[0]) }).unwrap();
     dense.feed(&events).unwrap();
     let dense = dense.finish(100_000);
     // Wake-ups: the first add, the cascade of level 2 at 40, and eleven from 50.0 to 51.0 ms.

@@ -143,7 +143,7 @@ fn it_does_what_a_sorted_map_does__t5_t6_t7_t9() {
         let mut random = Random::new(seed);
         let sizes: &[u32] = random.pick(&[&[20], &[2], &[3], &[60, 60, 12], &[256]]);
         let tick_ms = random.pick(&[1, 1, 7, 1000]);
-        let config = Config::default().with_tick_ms(tick_ms).with_wheel_sizes(sizes);
+        let config = Config { tick_ms, wheel_sizes: sizes.into(), ..Config::default() };
         let start_us = random.pick(&[0, 1_999, 8_000_000 - 1, 1_675_752_020_558_999]);
         let wheel = Wheel::new(&config, start_us).unwrap();
         let mut pair = Pair { wheel, model: BTreeMap::new(), handles: Vec::new(), number: 0, random };
@@ -178,7 +178,7 @@ fn the_body_of_the_loop_uses_the_wheel__t6_t9() {
 
 #[test]
 fn what_is_due_and_was_not_taken_is_pending__t9_t17() {
-    let mut wheel = Wheel::new(&Config::default().with_max_pending(3), 0).unwrap();
+    let mut wheel = Wheel::new(&Config { max_pending: Some(3), ..Config::default() }, 0).unwrap();
     let handles: Vec<_> = (0..3).map(|id| wheel.add(SECOND, id).unwrap()).collect();
     assert_eq!(wheel.pop_due(1_000_000).map(|due| due.task), Some(0));
     assert_eq!((wheel.len(), wheel.next_wake_us()), (2, Some(1_000_000)));
@@ -193,9 +193,9 @@ fn what_is_due_and_was_not_taken_is_pending__t9_t17() {
 #[test]
 fn bad_input_is_refused_and_the_task_comes_back__t13_t17() {
     let refused = |config: Config, start_us| Wheel::<u64>::new(&config, start_us).unwrap_err().to_string();
-    assert!(refused(Config::default().with_tick_ms(0), 0).contains("tick_ms must be from 1"));
+    assert!(refused(Config { tick_ms: 0, ..Config::default() }, 0).contains("tick_ms must be from 1"));
     assert!(refused(Config::default(), LIMIT_US).contains("a clock must start before 2^52 ms"));
-    let mut wheel = Wheel::new(&Config::default().with_max_pending(1), LIMIT_US - 1).unwrap();
+    let mut wheel = Wheel::new(&Config { max_pending: Some(1), ..Config::default() }, LIMIT_US - 1).unwrap();
     let late = wheel.add(When::AfterUs(1), 7).unwrap_err();
     assert_eq!((late.to_string().contains(&LIMIT_MS.to_string()), late.into_task()), (true, 7));
     let first = wheel.add(Duration::ZERO, 1).unwrap();
@@ -264,7 +264,7 @@ fn an_empty_tick_and_a_quiet_spell_cost_no_wake_up__t4_t16() {
 
 #[test]
 fn with_the_precision_of_a_tick_a_task_is_up_to_one_tick_early__t5() {
-    let config = Config::default().with_tick_ms(1000).with_precision(Precision::Tick);
+    let config = Config { tick_ms: 1000, precision: Precision::Tick, ..Config::default() };
     let mut wheel = Wheel::new(&config, 0).unwrap();
     wheel.add(When::AtUs(5_999_999), 1).unwrap();
     assert_eq!(wheel.next_wake_us(), Some(5_000_000));

@@ -33,7 +33,7 @@ pub(crate) struct Manual {
 
 impl Manual {
     pub(crate) fn new(tick_ms: u64, sizes: &[u32], start_ms: u64, precision: Precision) -> Self {
-        let config = Config::default().with_tick_ms(tick_ms).with_wheel_sizes(sizes).with_precision(precision);
+        let config = Config { tick_ms, wheel_sizes: sizes.into(), precision, ..Config::default() };
         Self { timer: Timer::new(&config, Clock::manual(start_ms)).expect("good settings") }
     }
 

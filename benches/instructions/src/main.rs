@@ -33,7 +33,6 @@ fn main() {
         Some("cancel") => cancel(&timer),
         Some("cancel_many") => cancel_many(&timer),
         Some("reschedule") => reschedule(&timer),
-        Some("reschedule_many") => reschedule_many(&timer),
         Some("fire") => fire(&timer),
         Some("fire_dense") => fire_dense(),
         other => panic!("an operation is expected, and not {other:?}"),
@@ -75,15 +74,6 @@ fn reschedule(timer: &Numbers) {
     });
 }
 
-fn reschedule_many(timer: &Numbers) {
-    let moves = moves(timer);
-    counted(|| {
-        for moves in moves.chunks(AT_A_TIME) {
-            black_box(timer.reschedule_many(moves).expect("in range"));
-        }
-    });
-}
-
 /// From the wheel to the claim.
 fn fire(timer: &Numbers) {
     fill(timer, FIRE_WITHIN_MS * 1000);
@@ -92,7 +82,7 @@ fn fire(timer: &Numbers) {
 
 /// As [`fire`], with all in one tick: the front sorts them, the wheel does not.
 fn fire_dense() {
-    let config = Config::default().with_tick_ms(10 * DENSE_WITHIN_MS);
+    let config = Config { tick_ms: 10 * DENSE_WITHIN_MS, ..Config::default() };
     let timer = Timer::new(&config, Clock::manual(0)).expect("the settings are good");
     for delay in delays(DENSE_WITHIN_MS * 1000) {
         let When::AfterUs(delay_us) = delay else { continue };

@@ -25,7 +25,7 @@ pub fn all_in_one_second(count: usize) -> f64 {
 }
 
 fn fire(count: usize, tick_ms: u64, within_us: u64) -> f64 {
-    let config = Config::default().with_tick_ms(tick_ms);
+    let config = Config { tick_ms, ..Config::default() };
     let timer = Timer::new(&config, Clock::manual(START_MS - 10 * tick_ms)).expect("the settings are good");
     let mut random = Rng::with_seed(count as u64);
     for _ in 0..count {

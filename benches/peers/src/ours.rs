@@ -76,22 +76,6 @@ pub fn cancel_many(count: usize) -> f64 {
     ns
 }
 
-/// As [`crate::works::reset`], many in one call.
-pub fn reset_many(count: usize) -> f64 {
-    let (side, keys) = shuffled::<Ours>(count);
-    let mut again_ms = delays_ms(count, HOUR_MS);
-    shuffle(&mut again_ms);
-    let moves: Vec<_> = keys.into_iter().zip(again_ms.into_iter().map(after)).collect();
-    let started = Instant::now();
-    for moves in moves.chunks(AT_A_TIME) {
-        let moved = side.timer.reschedule_many(moves).expect("in range");
-        assert!(moved.iter().all(|has_moved| *has_moved));
-    }
-    let ns = per_timer_ns(started, count);
-    assert_eq!(side.len(), count);
-    ns
-}
-
 /// As [`memory::after_all_have_gone`]. It checks that no task is kept after its cancel (T9).
 pub fn memory_after_all_have_gone(count: usize) -> f64 {
     cancelled_tasks_go_at_once();

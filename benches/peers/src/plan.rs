@@ -6,7 +6,6 @@ use crate::side::Side;
 use crate::sides::binary_heap::Heap;
 use crate::sides::btree_map::Map;
 use crate::sides::delay_queue::Queue;
-use crate::sides::guarded::Guarded;
 use crate::sides::hash_wheel::HashWheel;
 use crate::sides::nexus::Nexus;
 use crate::sides::single_threaded::SingleThreaded;
@@ -31,7 +30,7 @@ const fn ns(name: &'static str) -> Work {
 }
 
 /// In the order of the report.
-pub static WORKS: [Work; 29] = [
+pub static WORKS: [Work; 28] = [
     ns("insert"),
     ns("insert, p99 of a call"),
     ns("insert, p99.9 of a call"),
@@ -45,7 +44,6 @@ pub static WORKS: [Work; 29] = [
     ns("fire, 100,000 in each tick of 10 ms"),
     ns("fire, all in one tick of 1 s"),
     ns("reset, one by one"),
-    ns("reset, 64 at a time"),
     Work { times: 4, ..ns("rolling time-outs") },
     Work { times: 4, ..ns("pair, 1 thread") },
     Work { times: 4, ..ns("pair, 1 thread, no lock") },
@@ -104,7 +102,6 @@ pub fn rows() -> Vec<Row> {
         .and("fire, 5,000 in each ms", dense::five_thousand_a_millisecond)
         .and("fire, 100,000 in each tick of 10 ms", dense::hundred_thousand_in_ten_milliseconds)
         .and("fire, all in one tick of 1 s", dense::all_in_one_second)
-        .and("reset, 64 at a time", ours::reset_many)
         .and("rolling time-outs", works::rolling::<Tickwheel<false>>)
         .and("pair, 1 thread", pairs::alone::<Tickwheel<false>>)
         .and("pair after a burst", ours::pair_after_a_burst)
@@ -132,9 +129,6 @@ pub fn rows() -> Vec<Row> {
         .and("wait beside a busy thread, p99", ours::wait_beside::<990>)
         .and("wait beside a busy thread, longest", ours::wait_beside::<1000>);
     let single_threaded = SideRows::of_one_thread::<SingleThreaded>("tickwheel, Wheel");
-    let guarded = SideRows { side: "tickwheel, guard", rows: Vec::new() }
-        .and("rolling time-outs", works::rolling::<Guarded>)
-        .and("pair, 1 thread, no lock", pairs::alone::<Guarded>);
     let queue = SideRows::of_any::<Queue>("DelayQueue")
         .and_fire("fire all", driven::fire::<Queue>)
         .and("memory after all have gone", memory::after_all_have_gone::<Queue>)
@@ -157,7 +151,7 @@ pub fn rows() -> Vec<Row> {
     let heap = SideRows::of_one_thread::<Heap>("BinaryHeap").and("pair, 2 threads", pairs::locked::<Heap, 2>);
 
     let mut rows: Vec<_> =
-        [ours, single_threaded, guarded, in_mutex, parking_lot, queue, sleeps, nexus, slab_wheel, hash, map, heap]
+        [ours, single_threaded, in_mutex, parking_lot, queue, sleeps, nexus, slab_wheel, hash, map, heap]
             .into_iter()
             .flat_map(|side| side.rows)
             .collect();

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use tickwheel_delivery::{
-    Answer, Deliverer, Delivery, DeliveryError, Destination, Message, OpenOptions, Sink, Verdict, Verdicts,
+    Answer, Deliverer, Delivery, DeliveryError, Destination, Message, Settings, Sink, Verdict, Verdicts,
 };
 
 const WITHIN: Duration = Duration::from_secs(30);
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Another process, perhaps on another day, would do this.
     let (send, phone) = channel();
     let to = Destination::sink(move |_store_id| Ok(Phone(send.clone())));
-    let deliverer = OpenOptions::default().with_sink_timeout(Duration::from_secs(5)).open(&store, to)?;
+    let deliverer = Deliverer::open_with(&store, to, Settings { sink_timeout_ms: 5_000, ..Settings::default() })?;
     for expected in ["it is ready", "take it out"] {
         let (text, lateness_us) = phone.recv_timeout(WITHIN)?;
         println!("{text}: {lateness_us} us after it was due");

@@ -6,10 +6,8 @@ pub use crate::base::display::{LONGEST_REASON, cut, with_commas};
 pub use crate::base::error::OTHER_CONTENT;
 pub use crate::base::json::{on_one_line, write_text};
 pub use crate::base::open_stores::{is_open_here, store_is_open};
-pub use crate::due::measures::{BOUNDS_US, Cause, Histogram};
+pub use crate::due::measures::{BOUNDS_US, CAUSES, Histogram};
 pub use crate::due::outcome_feed::{Ended, OutcomeFeed};
-pub use crate::due::pace::Rate;
-pub use crate::due::retry::Retry;
 pub use crate::due::window::Bounds;
 pub use crate::formats::arrow_rows::ArrowRows;
 pub use crate::formats::arrow_stream::{ArrowStream, batches, has_dictionaries};
@@ -31,19 +29,17 @@ pub use crate::message::{
 pub use crate::run::engine::Engine;
 pub use crate::run::engine::destinations::DestinationMeasures;
 pub use crate::run::engine::tenants::TenantSeen;
-pub use crate::run::settings::{SETTINGS, Settings, check_destination, check_tenant};
+pub use crate::run::settings::{SETTINGS, check_destination, check_tenant};
 pub use crate::run::threads::Running;
 #[cfg(feature = "http")]
 pub use crate::sinks::beside::beside_webhooks;
 pub use crate::sinks::function::{FUNCTION_THREADS, MOST_FUNCTION_THREADS, SPARE_FUNCTION_THREADS};
-pub use crate::sinks::inside::Allowed;
 pub use crate::sinks::line::LineWriter;
 #[cfg(feature = "http")]
 pub use crate::sinks::send_log::{SendLog, Sent};
 pub use crate::sinks::{AroundFn, OpenSink, Opened};
 pub use crate::store::file::owner::{Ownership, owners_of};
 pub use crate::store::look::destinations::{DestinationCounts, DestinationSeen};
-pub use crate::store::look::events::Remembered;
 pub use crate::store::look::message::Seen;
 pub use crate::store::look::messages::PageOf;
 pub use crate::store::look::snapshot::Snapshot;

@@ -49,7 +49,7 @@
 //! - **A key whose message was not accepted waits**, and other keys go on. If the destination refuses a message, it is
 //!   tried eight times. Then it is a dead letter, and the [`Observer`] gets it. A message without an answer is tried for a
 //!   day. A destination that is down costs no attempt.
-//! - **One process** at a time has a store. A second one gets an error, or [waits](OpenOptions::with_standby).
+//! - **One process** at a time has a store. A second one gets an error, or [waits](Settings::is_standby).
 //! # Units
 //!
 //! A delay or a time-out is a [`Duration`](std::time::Duration), and a due time is a
@@ -59,7 +59,7 @@
 //! # What is bounded
 //!
 //! Memory holds at most 400,000 messages, 64 MiB of messages, and 128 messages of one key; the others are in the file.
-//! A payload has at most [1 MiB](OpenOptions::with_max_payload). While 60,000 messages or 32 MiB are queued for the
+//! A payload has at most [1 MiB](Settings::max_payload). While 60,000 messages or 32 MiB are queued for the
 //! disk, a call that submits more waits. Sending pauses while two groups of outcomes are not on disk.
 //!
 //! # Threads
@@ -89,18 +89,20 @@ mod scenarios;
 mod sinks;
 mod store;
 
-pub use api::deliverer::Deliverer;
+pub use api::deliverer::{Deliverer, Part};
 pub use api::destination::Destination;
-pub use api::open_options::OpenOptions;
 pub use base::error::{BadRecord, DeliveryError, StoreError};
 pub use base::summary::Summary;
 pub use due::dispatcher::Event;
+pub use due::pace::Rate;
+pub use due::retry::Retry;
 pub use group::items::{Answer, Receipt};
 pub use message::Message;
 pub use message::events::KeyEvent;
 pub use message::named::{NamedBody, NamedSettings, TenantSettings};
 pub use message::recurrence::Missed;
-pub use run::threads::Observer;
+pub use run::settings::{Observer, Settings};
+pub use sinks::inside::Allowed;
 pub use sinks::{Delivery, Reply, ReplySink, Sink, SyncFn, Verdict, Verdicts};
 #[cfg(feature = "http")]
 pub use sinks::{SharedWebhook, Webhook};

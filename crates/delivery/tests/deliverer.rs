@@ -10,7 +10,7 @@ use arrow_array::{Int64Array, RecordBatch, StringArray};
 use arrow_ipc::writer::StreamWriter;
 use tickwheel_delivery::internal::{SystemWallTime, WallTime as _};
 use tickwheel_delivery::{
-    Answer, Deliverer, Delivery, DeliveryError, Destination, Event, Letter, Message, Observer, OpenOptions,
+    Answer, Deliverer, Delivery, DeliveryError, Destination, Event, Letter, Message, Observer, Part, Retry, Settings,
     TenantSettings, Verdict,
 };
 
@@ -110,8 +110,8 @@ fn a_due_time_is_rounded_up_and_never_wraps__d3() {
 fn lines_and_rows_are_answered_each_and_a_bad_one_is_no_dead_letter__d11() {
     let folder = tempfile::tempdir().unwrap();
     let (told, letters) = channel();
-    let options = OpenOptions::default().with_observer(Told(told));
-    let deliverer = options.open(folder.path().join("store.db"), taking().0).unwrap();
+    let settings = Settings { observer: Arc::new(Told(told)), ..Settings::default() };
+    let deliverer = Deliverer::open_with(folder.path().join("store.db"), taking().0, settings).unwrap();
     let lines = b"{\"id\":\"a\",\"delay_ms\":3600000}\n\noops\n{\"op\":\"cancel\",\"id\":\"a\"}\n";
     let answers = deliverer.submit_ndjson(lines).unwrap().answers().unwrap();
     assert_eq!((answers.len(), &answers[0], &answers[2]), (3, &Ok(Answer::Accepted), &Ok(Answer::Cancelled)));
@@ -139,9 +139,9 @@ fn a_function_that_refuses_or_panics_is_called_again_and_then_the_message_is_a_d
         "refused" => Verdict::Refused("no".to_owned()),
         _ => Verdict::Delivered,
     });
-    let options = OpenOptions::default().with_observer(Told(told)).with_max_attempts(2);
-    let options = options.with_backoff(Duration::from_millis(1), Duration::from_millis(1));
-    let deliverer = options.open(folder.path().join("store.db"), to).unwrap();
+    let retry = Retry { max_attempts: 2, waits_ms: vec![1], ..Retry::default() };
+    let settings = Settings { retry, observer: Arc::new(Told(told)), ..Settings::default() };
+    let deliverer = Deliverer::open_with(folder.path().join("store.db"), to, settings).unwrap();
     deliverer
         .submit(["panics", "refused", "fine"].map(|id| Message::after(id, Duration::ZERO, "")))
         .unwrap()
@@ -180,7 +180,7 @@ fn what_waits_at_the_close_is_delivered_once_the_store_is_opened_again__d5() {
     assert!(deliverer.failure().is_none());
 
     let (to, arrived) = taking();
-    let again = OpenOptions::default().with_standby().open(&store, to).unwrap();
+    let again = Deliverer::open_with(&store, to, Settings { is_standby: true, ..Settings::default() }).unwrap();
     assert_eq!(arrived.recv_timeout(LONG).unwrap(), ("a".to_owned(), None, b"[1]".to_vec()));
     assert_eq!(again.cancel(None, "b").unwrap(), Answer::Cancelled);
     assert!(again.wait_until_empty(LONG).unwrap());
@@ -214,12 +214,12 @@ fn a_store_of_another_format_is_refused_and_left_alone__d20() {
     deliverer.close(Some(LONG)).unwrap();
     let path = folder.path().join("store.db");
     let mut bytes = std::fs::read(&path).unwrap();
-    assert_eq!(bytes[60..64], [0, 0, 0, 11], "the number of the format is in the head of the file");
+    assert_eq!(bytes[60..64], [0, 0, 0, 12], "the number of the format is in the head of the file");
     bytes[63] = 3;
     std::fs::write(&path, &bytes).unwrap();
     let error = Deliverer::open(&path, taking().0).unwrap_err();
     let text = format!(
-        "{} is a store of format 3, and this tickwheel reads and writes format 11 alone: deliver its messages with the \
+        "{} is a store of format 3, and this tickwheel reads and writes format 12 alone: deliver its messages with the \
          tickwheel that made it, or name another file",
         path.display()
     );
@@ -233,16 +233,16 @@ fn a_tenant_is_set_and_paused_by_the_program_and_a_bad_setting_is_refused__d24()
     let (deliverer, _folder) = open(to);
     let bad = deliverer.set_tenant("a", &TenantSettings { weight: Some(101), ..TenantSettings::default() });
     assert!(matches!(&bad, Err(DeliveryError::Usage(said)) if said.starts_with("weight is 101")), "{bad:?}");
-    assert!(matches!(deliverer.pause_tenant("a b"), Err(DeliveryError::Usage(_))));
+    assert!(matches!(deliverer.pause(Part::Tenant("a b")), Err(DeliveryError::Usage(_))));
     let settings = TenantSettings { rate: Some("1000/s".to_owned()), weight: Some(3), ..TenantSettings::default() };
     assert_eq!(deliverer.set_tenant("a", &settings).unwrap(), Answer::Accepted);
-    assert_eq!(deliverer.pause_tenant("a").unwrap(), Answer::Paused);
+    assert_eq!(deliverer.pause(Part::Tenant("a")).unwrap(), Answer::Paused);
     for (id, tenant) in [("1", "a"), ("2", "b")] {
         deliverer.put(Message::after(id, Duration::ZERO, "x").tenant(tenant)).unwrap();
     }
     assert_eq!(arrived.recv_timeout(LONG).unwrap().0, "2");
     assert_eq!(deliverer.tenants().unwrap()["a"], TenantSettings { paused: Some(true), ..settings });
-    assert_eq!(deliverer.resume_tenant("a").unwrap(), Answer::Resumed);
+    assert_eq!(deliverer.resume(Part::Tenant("a")).unwrap(), Answer::Resumed);
     assert_eq!(arrived.recv_timeout(LONG).unwrap().0, "1");
     assert_eq!(deliverer.remove_tenant("a").unwrap(), Answer::Removed);
     assert_eq!(deliverer.remove_tenant("a").unwrap(), Answer::Unknown);

@@ -82,6 +82,7 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(delivery::values::records::read_records, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::values::puts::record_fields, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::values::puts::due_ms_of, module)?)?;
+    module.add_function(wrap_pyfunction!(delivery::values::settings::rate_per_s, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::values::puts::due_of, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::values::puts::rfc_3339, module)?)?;
     delivery::values::operations::add_operations(module)?;

@@ -4,11 +4,9 @@ Time moves when nothing else can happen: to the next timer, in the order of the 
 """
 
 import asyncio
-import contextlib
 import math
 import selectors
 from collections.abc import Awaitable, Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from datetime import timedelta
 from typing import Any, Final, TypeVar, TypeVarTuple
@@ -55,7 +53,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._pending: dict[int, TimerTask] = {}
         self._in_threads: set[object] = set()
         self._processes: WeakSet[asyncio.SubprocessTransport] = WeakSet()
-        self._signals: set[int] = set()
         super().__init__(_Selector(ref(self), grace_s))
 
     def time(self) -> float:
@@ -94,34 +91,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def run_in_executor(self, executor: Any, func: Callable[[*_Ts], Any], *args: *_Ts) -> "asyncio.Future[Any]":
         """As asyncio's; time stands still until a thread or process is done, for `grace_s` at least."""
-        call, steps = object(), []
-        if not (executor is None or isinstance(executor, ThreadPoolExecutor)):
-            return self._elsewhere(call, super().run_in_executor(executor, func, *args))
-
-        def counted() -> Any:
-            steps.append("begun")
-            self._in_threads.add(call)
-            try:
-                return func(*args)
-            finally:
-                steps.append("ended")
-                with contextlib.suppress(RuntimeError):  # the loop is closed
-                    self.call_soon_threadsafe(look)
-
-        def look(_: object = None) -> None:
-            # An abandoned call goes on in its thread.
-            if future.done() and len(steps) != 1:
-                self._in_threads.discard(call)
-
-        future = super().run_in_executor(executor, counted)
-        self._in_threads.add(call)
-        future.add_done_callback(look)
-        return future
-
-    def _elsewhere(self, call: object, future: "asyncio.Future[_T]") -> "asyncio.Future[_T]":
-        """Another process gets the function alone, so only its future says when it is done."""
-        self._in_threads.add(call)
-        future.add_done_callback(lambda _: self._in_threads.discard(call))
+        future = super().run_in_executor(executor, func, *args)
+        self._in_threads.add(future)
+        future.add_done_callback(self._in_threads.discard)
         return future
 
     def run_until_complete(self, future: Generator[Any, None, _T] | Awaitable[_T]) -> _T:
@@ -152,16 +124,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         transport, protocol = await super().subprocess_shell(*args, **kwargs)
         self._processes.add(transport)
         return transport, protocol
-
-    def add_signal_handler(self, sig: int, callback: Callable[[*_Ts], object], *args: *_Ts) -> None:
-        """As asyncio's; while there is one, a signal may come."""
-        super().add_signal_handler(sig, callback, *args)
-        self._signals.add(sig)
-
-    def remove_signal_handler(self, sig: int) -> bool:
-        """As asyncio's."""
-        self._signals.discard(sig)
-        return super().remove_signal_handler(sig)
 
     def close(self) -> None:
         """As asyncio's."""
@@ -200,7 +162,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _is_watching(self, files: int) -> bool:
         runs = any(transport.get_returncode() is None for transport in self._processes)
-        return files > _OWN_FILES or runs or bool(self._in_threads or self._signals)
+        own: Any = self
+        return files > _OWN_FILES or runs or bool(self._in_threads or own._signal_handlers)
 
     def _deadlock(self) -> Deadlock:
         waiting = sorted(f"  {_shown(task)}" for task in asyncio.all_tasks(self))

@@ -7,8 +7,14 @@ from concurrent.futures import Future
 from datetime import timedelta
 
 from tickwheel import _system_threads
-from tickwheel._native import DelayedOperation, DelayedOperationPurgatory, OperationCancelled, Timer, TimerTask
-from tickwheel.batches import BatchTimer
+from tickwheel._native import (
+    DelayedOperation,
+    DelayedOperationPurgatory,
+    OperationCancelled,
+    TaskBatch,
+    Timer,
+    TimerTask,
+)
 
 __all__: list[str] = []
 
@@ -57,11 +63,11 @@ async def until_called(task: TimerTask) -> bool:
 
 async def close(
     timer: Timer, timeout_ms: float | timedelta | None, wait_pending: bool, needs_thread: bool
-) -> list[TimerTask | BatchTimer]:
+) -> list[TimerTask | tuple[TaskBatch, int]]:
     """Shut the timer down in a thread of its own, so that the loop goes on meanwhile."""
     if not needs_thread:
         return timer.shutdown(timeout_ms, wait_pending=wait_pending)
-    ended: Future[list[TimerTask | BatchTimer]] = Future()
+    ended: Future[list[TimerTask | tuple[TaskBatch, int]]] = Future()
     ended.set_running_or_notify_cancel()  # a cancel ends the wait alone
 
     def shut_down() -> None:

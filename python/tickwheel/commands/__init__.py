@@ -21,16 +21,14 @@ from tickwheel.commands.control import again, cancel, event, forget_event, pause
 from tickwheel.commands.deliver import deliver
 from tickwheel.commands.destinations import destinations
 from tickwheel.commands.outbox import outbox
-from tickwheel.commands.playback import playback
 from tickwheel.commands.printing import say, say_lines
 from tickwheel.commands.report import report
 from tickwheel.commands.serve import serve
-from tickwheel.commands.sight import dead, list_, remembered, show, status
+from tickwheel.commands.sight import dead, list_, show, status
 from tickwheel.commands.simulate import simulate
 from tickwheel.commands.spark_submit import spark_submit
 from tickwheel.commands.store import store
 from tickwheel.commands.tenants import tenants
-from tickwheel.commands.trace import trace
 from tickwheel.commands.welcome import first_steps
 
 __all__ = ["tickwheel"]
@@ -95,14 +93,12 @@ def tickwheel(context: click.Context) -> None:
 
 for _command in (
     *(
-        trace,
         deliver,
         serve,
         list_,
         show,
         status,
         dead,
-        remembered,
         cancel,
         reschedule,
         event,
@@ -114,6 +110,6 @@ for _command in (
         destinations,
         tenants,
     ),
-    *(store, outbox, report, analyze, playback, simulate, spark_submit),
+    *(store, outbox, report, analyze, simulate, spark_submit),
 ):
     tickwheel.add_command(_command)

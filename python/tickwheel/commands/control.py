@@ -4,6 +4,7 @@ TARGET is the file of --store while nothing delivers from it, or the address of 
 """
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -139,6 +140,16 @@ def reschedule(
         _say(id_, "reschedule", control.ask(Reschedule(id_, key, due_ms)))
 
 
+def _json(_ctx: click.Context, _param: click.Parameter, value: str | None) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        json.loads(value)
+    except ValueError as error:
+        raise click.BadParameter(f"it is no JSON: {error}") from None
+    return value.encode()
+
+
 @targeted
 @click.argument("name", metavar="NAME")
 @click.option("--key", metavar="KEY", required=True, callback=full_text, help="The key of the messages that wait.")
@@ -149,7 +160,7 @@ def reschedule(
     callback=full_text,
     help="The id of the event. A repeat needs the same one. [default: a new one]",
 )
-@click.option("--payload", metavar="JSON", help="What the receivers of the messages get with it.")
+@click.option("--payload", metavar="JSON", callback=_json, help="What the receivers of the messages get with it.")
 @click.option(
     "--remember",
     metavar="DURATION",
@@ -162,7 +173,7 @@ def event(
     name: str,
     key: str,
     id_: str | None,
-    payload: str | None,
+    payload: bytes | None,
     remember: float | None,
 ) -> None:
     """Let go the messages of a key that wait for the event NAME: they are due now.
@@ -174,7 +185,7 @@ def event(
     from tickwheel.delivery.model.entries import Event
 
     id_ = id_ or str(uuid4())
-    given = None if payload is None else msgspec.Raw(payload.encode())
+    given = None if payload is None else msgspec.Raw(payload)
     happened = Event(id_, key, name, given, None if remember is None else round(remember))
     with closing(control_of(target, access)) as control:
         say(f"{id_}: let go {control.event(happened):,}")

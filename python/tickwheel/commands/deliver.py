@@ -1,6 +1,5 @@
 """`tickwheel deliver`, in this process or on Spark."""
 
-import inspect
 import math
 import os
 import sys
@@ -43,7 +42,7 @@ _OF_DELIVERER = ("lost", *ACCESS)
 _OF_SPARK = ("checkpoint", "deliverers", *_OF_DELIVERER, "lead")
 _OF_DELIVERERS = (
     *("to", "webhook_header", "webhook_secret_file", "store", "dead_letters", "summary", "page", "record"),
-    *inspect.signature(settings_of).parameters,
+    *(option.name for option in delivery_options(lambda: None).__click_params__),
 )
 
 
@@ -155,7 +154,7 @@ def deliver(
         else:
             say, is_replay = report.say, speed is not None
             read = lambda running, _store: Reading(sources, columns, running, say, is_replay=is_replay)  # noqa: E731
-        settings = settings_of(**how)
+        settings = settings_of(how)
         opener = opener_of(to, webhook_header, webhook_secret_file)
         if record is not None:
             need_pyarrow()

@@ -20,7 +20,7 @@ from tickwheel.commands.sight import print_destinations
 
 @click.group()
 def destinations() -> None:
-    """Set, list, show, remove, pause, resume or test the destinations that messages name."""
+    """Set, list, show, remove or test the destinations that messages name."""
 
 
 def _body(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Any:
@@ -39,7 +39,7 @@ def _body(_ctx: click.Context, _param: click.Parameter, value: str | None) -> An
     "--url",
     metavar="URL",
     required=True,
-    help="Where messages go: http or https. {key} and {id} in its path or query are those of the message.",
+    help="Where messages go: http or https.",
 )
 @click.option(
     "--webhook-header",
@@ -180,8 +180,6 @@ def _told(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 _TEXTS = (
-    "Send nothing to the destination NAME until it is resumed: as tickwheel pause --destination NAME.",
-    "Send to the destination NAME again: as tickwheel resume --destination NAME.",
     "List the destinations, in the order of their names, with their states and what waits.",
     "Show the destination NAME: its state, what waits, and its settings but no secrets. Exit code 1: there is none.\n\n"
     "Only a server knows whether it is down, and the last error.",

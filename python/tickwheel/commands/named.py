@@ -1,11 +1,11 @@
-"""What `tickwheel destinations` and `tickwheel tenants` share: `pause`, `resume`, `list` and `show`."""
+"""What `tickwheel destinations` and `tickwheel tenants` share: `list` and `show`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
-from tickwheel.commands.control import end_without, pause_or_resume, targeted
+from tickwheel.commands.control import end_without
 from tickwheel.commands.sight import as_json, looks, of_page, print_fields, print_json, view_of
 
 name_of_one = click.argument("name", metavar="NAME")
@@ -14,17 +14,11 @@ name_of_one = click.argument("name", metavar="NAME")
 def add_shared(
     group: click.Group,
     kind: str,
-    texts: tuple[str, str, str, str],
+    texts: tuple[str, str],
     print_page: Callable[[Any], None],
     told: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
 ) -> None:
     """Add them to the commands of a `kind`, with their help texts. `told`: how settings are printed."""
-
-    def pause(target: str, access: dict[str, Any], name: str) -> None:
-        pause_or_resume(target, access, is_paused=True, **{kind: name})
-
-    def resume(target: str, access: dict[str, Any], name: str) -> None:
-        pause_or_resume(target, access, is_paused=False, **{kind: name})
 
     def list_(target: str, access: dict[str, Any], limit: int, cursor: str | None, as_json: bool) -> None:
         with view_of(target, access) as view:
@@ -43,8 +37,6 @@ def add_shared(
         else:
             print_fields({**msgspec.structs.asdict(found), "settings": None, **told(found.settings)})
 
-    pause.__doc__, resume.__doc__, list_.__doc__, show.__doc__ = texts
-    for command in (pause, resume):
-        group.add_command(targeted(name_of_one(command)))
+    list_.__doc__, show.__doc__ = texts
     looks(of_page(as_json(list_)), group)
     looks(name_of_one(as_json(show)), group)

@@ -7,7 +7,7 @@ import resource
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
@@ -167,8 +167,8 @@ delivery_options = together(
     click.option("--sink-timeout", metavar="DURATION", type=Duration(), default=_default("sink-timeout"),
                  show_default=True, help="The longest wait for the answer to an attempt."),
     click.option("--rate", metavar="N/s",
-                 help="Send at most N messages in a second, on average, retries included; also N/min or N/h, "
-                 "and 0.5/s. By default as fast as the destination takes them."),
+                 help="Send at most N messages in a second, on average, retries included; also N/min, N/h or "
+                 "N/day, and 0.5/s. By default as fast as the destination takes them."),
     click.option("--concurrency", metavar="N", type=int,
                  help="At most N sends at a time, a hard limit unless --spare is given: requests of a webhook, "
                  "calls of a function or a coroutine function. By default 1024, 8 and 256, and spare places."),
@@ -194,6 +194,17 @@ delivery_options = together(
                  "alone is days."),
 )  # fmt: skip
 """The options that `deliver` and `serve` share; `settings_of` takes their values."""
+
+_FIELDS: Final = {
+    "horizon": "horizon_s",
+    "backoff": "backoff_s",
+    "waits": "waits_s",
+    "unanswered_for": "unanswered_for_s",
+    "sink_timeout": "sink_timeout_s",
+    "allow_address": "allow_addresses",
+    "keep_ids": "keep_ids_days",
+}
+"""The fields of `Settings` whose names say their units."""
 
 
 webhook_options = together(
@@ -305,45 +316,14 @@ def opener_of(to: str, webhook_header: Sequence[str], webhook_secret_file: Path 
     return open_sink(to, Webhook.read(webhook_header, webhook_secret_file))
 
 
-def settings_of(
-    order: Literal["key", "global"],
-    horizon: float,
-    max_attempts: int,
-    backoff: tuple[float, float],
-    waits: Sequence[float] | None,
-    waits_end: bool,
-    unanswered_for: float,
-    sink_timeout: float,
-    rate: str | None,
-    concurrency: int | None,
-    spare: int | None,
-    tenant_concurrency: int | None,
-    tenant_rate: str | None,
-    allow_address: Sequence[str],
-    destinations: Path | None,
-    keep_ids: float,
-) -> "Settings":
+def settings_of(given: dict[str, Any]) -> "Settings":
     """The settings from the values of `delivery_options`. Errors: `WrongUsage`."""
-    from tickwheel.delivery.model.pace import Rate
-    from tickwheel.delivery.model.retry import Retry
     from tickwheel.delivery.model.settings import Settings
     from tickwheel.delivery.sinks.destinations_file import read_destinations
 
-    return Settings(
-        order,
-        horizon,
-        sink_timeout,
-        keep_ids,
-        Retry.of_seconds(max_attempts, backoff, waits, waits_end),
-        unanswered_for_s=unanswered_for,
-        rate=None if rate is None else Rate.of(rate),
-        concurrency=concurrency,
-        spare=spare,
-        tenant_concurrency=tenant_concurrency,
-        tenant_rate=None if tenant_rate is None else Rate.of(tenant_rate, "tenant-rate"),
-        allow_addresses=tuple(allow_address),
-        destinations=read_destinations(destinations) if destinations else (),
-    )
+    how = {_FIELDS.get(name, name): value for name, value in given.items()}
+    file = how.pop("destinations")
+    return Settings.of(destinations=read_destinations(file) if file else (), **how)
 
 
 def put_letters(path: Path | None, say: Callable[[str], object], told: "StandardError") -> "PutLetters":

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +95,7 @@ def serve(
     from tickwheel.delivery.serve.run import Service, noted_hangups
     from tickwheel.delivery.serve.run import serve as run
     from tickwheel.delivery.serve.tls import TlsFiles
-    from tickwheel.delivery.sinks import path_of, read_webhook_again
+    from tickwheel.delivery.sinks import path_of
 
     hangups = noted_hangups()
     told = StandardError()
@@ -107,12 +106,10 @@ def serve(
         check_outputs({"--to": path_of(to), "--store": store, "--dead-letters": dead_letters}, ())
         address = Address.of("--listen", listen)
         check_addresses(address, has_tokens=token_file is not None, is_tls=tls_cert is not None, without_tls=no_tls)
-        settings = settings_of(**how)
+        settings = settings_of(how)
         opener = opener_of(to, webhook_header, webhook_secret_file)
-        read_webhook = partial(read_webhook_again, opener, to, webhook_header, webhook_secret_file)
-        has_webhook = webhook_header or webhook_secret_file
         tls = TlsFiles.of(tls_cert, tls_key, tls_client_ca)
-        credentials = Credentials(token_file, tls, read_webhook if has_webhook else None)
+        credentials = Credentials(token_file, tls)
         letters = put_letters(dead_letters, say, told)
         probed = Address.of("--health", health) if health else None
         outboxes = sources_of(outbox, max_payload)

@@ -1,4 +1,4 @@
-"""`tickwheel list`, `show`, `dead`, `remembered`, `status`: look into a store. They print, and change nothing."""
+"""`tickwheel list`, `show`, `dead`, `status`: look into a store. They print, and change nothing."""
 
 import errno
 import sys
@@ -164,23 +164,6 @@ def dead(target: str, access: dict[str, Any], limit: int, cursor: str | None, as
         return
     rows = [(it.at, it.source, str(it.line), it.destination, it.tenant, it.reason, it.record) for it in page.letters]
     print_table(("at", "source", "line", "destination", "tenant", "reason", "record"), rows, page.next)
-
-
-@looks
-@click.option("--key", metavar="KEY", callback=full_text, help="Only events of this key.")
-@of_page
-@as_json
-def remembered(
-    target: str, access: dict[str, Any], key: str | None, limit: int, cursor: str | None, as_json: bool
-) -> None:
-    """List the events that are remembered: they let go messages that come later."""
-    with view_of(target, access) as view:
-        page = view.remembered(key=key, limit=limit, cursor=cursor)
-    if as_json:
-        print_json(page)
-        return
-    rows = [(it.at, it.key, it.id, it.event, it.until, it.let_go) for it in page.events]
-    print_table(("at", "key", "id", "event", "until", "let go"), rows, page.next)
 
 
 @looks

@@ -13,7 +13,7 @@ from tickwheel.commands.sight import print_busiest, print_tenants
 
 @click.group()
 def tenants() -> None:
-    """Set, list, show, remove, pause or resume the tenants that messages name."""
+    """Set, list, show or remove the tenants that messages name."""
 
 
 @tenants.add_command
@@ -55,8 +55,6 @@ def _print(page: Any) -> None:
 
 
 _TEXTS = (
-    "Send nothing of the tenant NAME until it is resumed: as tickwheel pause --tenant NAME.",
-    "Send what is due of the tenant NAME again: as tickwheel resume --tenant NAME.",
     "List the tenants that were set or paused, by name, and the busiest of all, which only a server knows.",
     "Show the tenant NAME: its settings, and what waits, which only a server knows. Exit code 1: it was not set.",
 )

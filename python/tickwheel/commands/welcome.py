@@ -7,9 +7,6 @@ from tickwheel import __version__
 _WELCOME = r"""tickwheel {version}: a timer for very many deadlines, and
 messages that are delivered when they are due. Try it:
 
-The wheel at work, on one page:
-  tickwheel trace
-
 Three messages, due in 1, 2 and 3 seconds:
   printf '{{"id":"%s","delay_ms":%s000}}\n' a 1 b 2 c 3 |
     tickwheel deliver -

@@ -1,4 +1,4 @@
-"""Pages (HTML): `watch` shows a timer at work, `playback` a recording of one. Here are the common parts of all pages.
+"""Pages (HTML): `watch` shows a timer at work. Here are the common parts of all pages.
 
 | part | what it is |
 |---|---|
@@ -16,10 +16,9 @@ matplotlib and jinja2 are loaded only for a page, so import `templates` and `plo
 `pip install 'tickwheel[report]'`.
 """
 
-from tickwheel.pages.live.playback import playback
 from tickwheel.pages.live.watching import Watch, watch
 
-__all__ = ["Watch", "playback", "watch"]
+__all__ = ["Watch", "watch"]
 
 
 def need_report(what: str) -> None:

@@ -57,7 +57,6 @@ class SparkReading(threading.Thread):
         self._is_stopping = Event()
         self._over = Event()
         self.stopped_at: str | None = ITS_START
-        self.has_refused_rows = False  # Spark's checkpoint says what was read
 
     def has_ended(self, timeout_s: float) -> bool:
         """Whether everything was handed off, or the query failed, within this time."""

@@ -79,26 +79,6 @@ fn a_batch_goes_in_whole_or_is_refused_while_the_timer_closes_as_it_is_empty() {
 }
 
 #[test]
-fn a_batch_of_moves_is_made_whole_or_refused_while_the_timer_closes_as_it_is_empty() {
-    sample(RUNS, || {
-        let timer = timer();
-        let moves = timer.add_many([(NOW, ()); 5]).unwrap().into_iter().map(|handle| (handle, NOW)).collect::<Vec<_>>();
-        let held = advance(&timer);
-        let moved = Arc::new(AtomicU32::new(0));
-        let of_batch = Arc::clone(&moved);
-        let batch = move |timer: &Timer<()>| {
-            if let Ok(answers) = timer.reschedule_many(&moves) {
-                of_batch.store(answers.iter().filter(|it| **it).count() as u32, Ordering::Relaxed);
-            }
-        };
-        let (left, released) = left_and_released(&timer, batch);
-        assert_eq!((left, released), (0, moved.load(Ordering::Relaxed) as usize));
-        let not_moved = held.into_iter().filter(|ticket| timer.claim(*ticket).is_some()).count();
-        assert_eq!(not_moved + released, 5);
-    });
-}
-
-#[test]
 fn a_timer_that_was_dropped_runs_what_is_pending_and_ends() {
     sample(RUNS, || {
         let (outcomes, timer) = (Outcomes::of(2), system());
@@ -151,7 +131,7 @@ fn a_series_of_a_timer_that_was_dropped_ends_with_the_pending_call__t20() {
         let timer = system();
         let calls = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&calls);
-        let task = timer.every(Every::new(SOON).with_start(NOW), move || count(&counted)).unwrap();
+        let task = timer.every(Every { start: Some(NOW.into()), ..Every::new(SOON) }, move || count(&counted)).unwrap();
         let (threads, core) = (threads(&timer), Arc::clone(&timer.timer));
         drop(timer);
         pass_time(&core, SOON_US);

@@ -195,13 +195,3 @@ fn idle_after(move_away: impl Fn(&Timer<u32>, Handle) + Clone + Send + Sync + 's
 fn a_move_of_the_last_released_task_ends_a_wait_for_idle__t11() {
     idle_after(|timer, handle| assert!(timer.reschedule(handle, SOON).unwrap()));
 }
-
-#[test]
-fn a_move_of_the_last_released_task_by_reschedule_many_ends_a_wait_for_idle__t11() {
-    idle_after(|timer, handle| assert!(timer.reschedule_many(&[(handle, SOON)]).unwrap()[0]));
-}
-
-#[test]
-fn a_move_of_the_last_released_task_under_a_guard_ends_a_wait_for_idle__t11() {
-    idle_after(|timer, handle| assert!(timer.lock().reschedule(handle, SOON).unwrap()));
-}

@@ -21,7 +21,7 @@ fn no_call_of_a_periodic_task_begins_after_its_cancel__t9_t20() {
                 shuttle::thread::yield_now(); // a callback takes its time
             }
         };
-        let task = timer.every(Every::new(SOON).with_start(NOW), callback).unwrap();
+        let task = timer.every(Every { start: Some(NOW.into()), ..Every::new(SOON) }, callback).unwrap();
         let clock = {
             let timer = Arc::clone(&timer);
             spawn(move || pass_time(&timer.timer, SOON_US))
@@ -44,7 +44,7 @@ fn a_shutdown_returns_the_pending_call_of_a_series_or_ends_it__t11_t20() {
         let timer = system();
         let calls = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&calls);
-        let task = timer.every(Every::new(SOON).with_start(NOW), move || count(&counted)).unwrap();
+        let task = timer.every(Every { start: Some(NOW.into()), ..Every::new(SOON) }, move || count(&counted)).unwrap();
         let unfinished = timer.shutdown(None);
         assert!(unfinished.len() <= 1);
         assert_eq!(calls.load(Ordering::SeqCst), 1, "the first call was due");

@@ -1,12 +1,9 @@
 //! An add meets a reaper that is about to sleep: no wake-up is lost, and none is wasted.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::task::{Wake, Waker};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{RUNS, SOON_US, count, every, join, sample, spawn, timer, with_reaper};
-use crate::error::Error;
+use super::{RUNS, every, join, sample, spawn, timer, with_reaper};
 use crate::executor::Released;
 use crate::lead::Wait;
 use crate::timer::Timer;
@@ -14,8 +11,6 @@ use crate::when::When;
 
 const HOUR_US: u64 = 3_600_000_000;
 const SECOND_US: u64 = 1_000_000;
-/// A task that is due at 25 ms cascades at 20.
-const CASCADE: Duration = Duration::from_millis(20);
 
 /// Runs every interleaving and returns the most wake-ups that any of them counted.
 fn most_wake_ups(body: impl Fn(Arc<Timer<u32>>) + Send + Sync + 'static) -> u64 {
@@ -53,52 +48,6 @@ fn an_add_is_heard_by_a_reaper_that_waits_for_a_far_task() {
         join([reaper]);
         assert_eq!(timer.claim(soon).map(|claimed| claimed.task), Some(2));
     });
-}
-
-#[derive(Default)]
-struct Woken(AtomicU32);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        count(&self.0);
-    }
-}
-
-/// A program that sleeps elsewhere, and a thread that changes what it waits for.
-fn seen_or_woken(change: impl Fn(&Timer<u32>) + Clone + Send + Sync + 'static, seen: Result<Option<Duration>, Error>) {
-    let (by_look, by_waker) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let ways = (Arc::clone(&by_look), Arc::clone(&by_waker));
-    every(move || {
-        let timer = timer();
-        timer.add(When::AtUs(SOON_US), 1).unwrap();
-        let woken = Arc::new(Woken::default());
-        let other = {
-            let (timer, change) = (Arc::clone(&timer), change.clone());
-            spawn(move || change(&timer))
-        };
-        let sleep = timer.arm_waker(&Waker::from(Arc::clone(&woken)));
-        join([other]);
-        let wakes = woken.0.load(Ordering::Relaxed);
-        if sleep == seen {
-            assert!(wakes <= 1, "a close may wake a program that saw it");
-            count(&by_look);
-        } else {
-            assert_eq!((sleep, wakes), (Ok(Some(CASCADE)), 1));
-            count(&by_waker);
-        }
-    });
-    assert!(ways.0.load(Ordering::Relaxed) > 0, "the change never came first");
-    assert!(ways.1.load(Ordering::Relaxed) > 0, "the waker was never needed");
-}
-
-#[test]
-fn a_program_that_sleeps_elsewhere_sees_an_earlier_add_or_is_woken() {
-    seen_or_woken(|timer| drop(timer.add(When::AtUs(0), 2)), Ok(Some(Duration::ZERO)));
-}
-
-#[test]
-fn a_program_that_sleeps_elsewhere_sees_a_close_or_is_woken() {
-    seen_or_woken(Timer::close, Err(Error::Closed));
 }
 
 fn several_adders(adders: u64) {

@@ -59,7 +59,7 @@ class Works(Op):
         {WORK}
 
 timer, manual = SystemTimer("x"), ManualTimer(on_error=Error())
-purgatory = DelayedOperationPurgatory("p", manual, on_error=Error())
+purgatory = DelayedOperationPurgatory("p", manual)
 for key in range(2):
     purgatory.try_complete_else_watch(Op(HOUR), [Key()])
 task = TimerTask(1, Named())

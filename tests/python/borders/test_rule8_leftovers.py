@@ -144,7 +144,7 @@ OWN = {
     "SystemTimer": 'super().__init__("x", on_error=self.failed)',
     "SystemTimer without a reaper": 'super().__init__("x", reaper=False, on_error=self.failed)',
     "ManualTimer": "super().__init__(on_error=self.failed)",
-    "DelayedOperationPurgatory": 'super().__init__("x", ManualTimer(), on_error=self.failed)',
+    "DelayedOperationPurgatory": 'super().__init__("x", ManualTimer(on_error=self.failed))',
 }
 
 

@@ -12,5 +12,5 @@ class Told:
     def answers(self) -> list[Answer]:
         return self._answers
 
-    def rows(self) -> list[tuple[int, str, Answer]]:
-        return [(line, "put", answer) for line, answer in enumerate(self._answers, 1)]
+    def rows(self) -> list[tuple[int, str, Answer, int | None]]:
+        return [(line, "put", answer, None) for line, answer in enumerate(self._answers, 1)]

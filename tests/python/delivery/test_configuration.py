@@ -3,7 +3,6 @@
 import json
 import re
 import tomllib
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from click.testing import CliRunner, Result
 from tickwheel.commands import tickwheel
 from tickwheel.commands.deliver import deliver
 from tickwheel.commands.durations import Duration
-from tickwheel.commands.options import settings_of
+from tickwheel.commands.options import delivery_options, settings_of
 from tickwheel.commands.serve import serve
 from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
@@ -144,12 +143,13 @@ def test_a_file_that_is_wrong_is_told_what_is_allowed(tmp_path: Path, file: str,
     ],
 )
 def test_waits_are_a_list_of_times_with_units__D6(given: str, waits_s: tuple[float, ...]) -> None:
-    for command, arguments in ((serve, ["--store", "s"]), (deliver, ["-"])):
-        with command.make_context("x", [*arguments, "--waits", given]) as context:
-            assert context.params["waits"] == waits_s
-            assert settings_of(
-                **{name: context.params[name] for name in signature(settings_of).parameters}
-            ) == Settings(retry=Retry(waits_ms=tuple(wait_s * 1_000 for wait_s in waits_s)))
+    command = click.command()(delivery_options(lambda **_: None))
+    with command.make_context("x", ["--waits", given]) as context:
+        assert context.params["waits"] == waits_s
+        expected = Settings(retry=Retry(waits_ms=tuple(wait_s * 1_000 for wait_s in waits_s)))
+        assert settings_of(context.params) == expected
+    for shared in (serve, deliver):
+        assert {option.name for option in command.params} <= {option.name for option in shared.params}
 
 
 @pytest.mark.parametrize(

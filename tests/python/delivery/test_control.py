@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -282,8 +281,7 @@ def test_a_record_may_ask_for_another_time__D1_D16(tmp_path: Path) -> None:
     with DeliveryQueue(tmp_path / "s.db", to=lambda _: None) as queue:
         lines = b"".join(json.dumps(record).encode() + b"\n" for record in RECORDS)
         assert queue.submit_ndjson(lines).result() == [Answer.ACCEPTED, Answer.RESCHEDULED, Answer.UNKNOWN]
-        rows = pa.record_batch({"id": ["a"], "op": ["reschedule"], "due": [FAR_MS + 7]})
-        assert queue.submit_arrow(rows).result() == [Answer.RESCHEDULED]
+        assert queue.reschedule("a", due=FAR_MS + 7) is Answer.RESCHEDULED
         [message] = queue.view.list().messages
         assert message.due == "2096-10-02T07:06:40.007Z"
         assert (queue.summary.rescheduled, queue.summary.reschedules_too_late) == (2, 1)

@@ -64,7 +64,7 @@ def test_a_backup_into_a_missing_folder_says_so_as_a_restore_does__D20(tmp_path:
             for option in ("--store", "--dead-letters", "--summary", "--report", "--record")
         ),
         *(["serve", "--store", "s.db", option, ""] for option in ("--store", "--token-file", "--tls-cert")),
-        *([name, ""] for name in ("list", "dead", "status", "pause", "resume", "report", "playback", "analyze")),
+        *([name, ""] for name in ("list", "dead", "status", "pause", "resume", "report", "analyze")),
         *(["store", name, "", ""] for name in ("backup", "restore")),
         *(["store", "check", ""], ["store", "compact", ""], ["show", "", "a"]),
     ],

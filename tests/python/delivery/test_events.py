@@ -101,16 +101,10 @@ def test_one_more_than_a_thousand_of_a_key_is_refused__d22(opened: Opened) -> No
         opened.queue.put("more", key="k", due=FAR_MS, until_event=["paid"])
 
 
-def test_a_remembered_event_is_listed_and_forgotten__d22(opened: Opened) -> None:
+def test_a_remembered_event_is_counted_and_forgotten__d22(opened: Opened) -> None:
     queue = opened.queue
     assert [queue.event("k", "paid", id=f"{n}", payload=n, remember_ms=60_000) for n in range(3)] == [0, 0, 0]
-    page = queue.view.remembered(limit=2)
-    assert [(it.key, it.id, it.event, it.let_go) for it in page.events] == [
-        ("k", "0", "paid", 0),
-        ("k", "1", "paid", 0),
-    ]
-    assert [it.id for it in queue.view.remembered(cursor=page.next).events] == ["2"]
-    assert not queue.view.remembered(key="other").events
+    assert queue.view.status().remembered_events == 3
     assert queue.forget_event("k", "2") is Answer.CANCELLED
     assert queue.forget_event("k", "2") is Answer.UNKNOWN
     queue.put("a", key="k", due=FAR_MS, until_event=["paid"])
@@ -125,8 +119,8 @@ def test_an_asynchronous_queue_does_the_same__d22(tmp_path: Path) -> None:
             await queue.put("a", key="k", due=FAR_MS, until_event=["paid"])
             count = await queue.event("k", "paid", id="1", remember_ms=5_000)
             delivery = await asyncio.wait_for(came.get(), LONG_S)
-            remembered = await queue.view.remembered()
-            return count, delivery.cause, len(remembered.events), await queue.forget_event("k", "1")
+            remembered = (await queue.view.status()).remembered_events
+            return count, delivery.cause, remembered, await queue.forget_event("k", "1")
 
     assert asyncio.run(main()) == (1, "event", 1, Answer.CANCELLED)
 
@@ -271,8 +265,7 @@ def test_a_server_answers_with_the_count_and_shows_what_waits__d12_d22(tmp_path:
         answer = served.ask("POST", "/messages", happens)
         assert answer[:2] == (200, {"id": "1", "key": "k", "let_go": 1, "state": "let_go"})
         assert served.ask("POST", "/messages", happens | {"payload": 1}).status == 409
-        [remembered] = served.ask("GET", "/remembered?key=k").body["events"]
-        assert (remembered["id"], remembered["event"]) == ("0", "other")
+        assert served.ask("GET", "/status").body["remembered_events"] == 1
         assert served.ask("DELETE", "/remembered?key=k&id=0")[:2] == (
             200,
             {"id": "0", "key": "k", "state": "cancelled"},
@@ -304,12 +297,17 @@ def test_commands_let_go_and_show_what_waits__d14_d22(tmp_path: Path) -> None:
     assert "until event:      paid" in shown
     assert '"payload":{"sum": 12}' in shown
     assert "waiting for events: 1" in run("status", store).stdout
-    assert id_ in run("remembered", store, "--key", "k").stdout
-    assert json.loads(run("remembered", store, "--json").stdout)["events"][0]["data"]["payload"] == {"sum": 12}
     assert run("event", store, "--key", "k", "--id", id_, "lost").exit_code == 2
     assert run("event", store, "--key", "k", "paid", "--payload", "{").exit_code == 2
     assert run("forget-event", store, "--key", "k", "--id", id_).stdout == f"{id_}: cancelled\n"
     assert run("forget-event", store, "--key", "k", "--id", id_).exit_code == 1
+
+
+@pytest.mark.parametrize("payload", ["{", '1,"remember_ms":5', ""])
+def test_a_payload_that_is_no_json_is_told_before_the_server_is_asked__d22(payload: str) -> None:
+    seen = run("event", "http://127.0.0.1:1", "--key", "k", "paid", "--payload", payload)
+    assert seen.exit_code == 2
+    assert "Invalid value for '--payload': it is no JSON: " in seen.output
 
 
 def test_a_dead_letter_says_what_has_let_it_go__d22(tmp_path: Path) -> None:

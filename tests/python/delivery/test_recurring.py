@@ -10,7 +10,10 @@ import pyarrow as pa
 import pytest
 
 from delivery.records import read_csv, read_ndjson
+from tickwheel._native import ArrowRows
 from tickwheel.delivery import Answer, BadRecord, Delivery, DeliveryQueue, Message, WrongUsage
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.read.arrow import read_batch
 from tickwheel.delivery.sight import Rule
 
 pytestmark = pytest.mark.timeout(60)
@@ -174,7 +177,7 @@ def test_csv_and_arrow_have_the_same_columns__D1_D19(queue: DeliveryQueue) -> No
     [bad] = read_csv(b"id,every\na,5s\n", now_ns=10**18)
     assert bad.bad is not None
     assert bad.bad.reason == "every is not a whole number in range"
-    table = pa.table(
+    batch = pa.record_batch(
         {
             "id": ["a", "b", "c"],
             "due": [None, None, "2096-10-02T07:06:40Z"],
@@ -184,7 +187,8 @@ def test_csv_and_arrow_have_the_same_columns__D1_D19(queue: DeliveryQueue) -> No
             "missed": ["last", None, None],
         }
     )
-    assert queue.submit_arrow(table).result() == [Answer.ACCEPTED] * 3
+    [records] = read_batch(ArrowRows("-", Columns(), MAX_PAYLOAD), batch, now_ns=10**18)
+    assert queue._running.submit(records).result() == [Answer.ACCEPTED] * 3
     rules = {it.id: str(it.rule) for it in queue.view.list("recurring").messages}
     assert rules == {"a": "every 60,000 ms, missed: last", "b": "0 9 * * * in Europe/Berlin, missed: skip"}
     shown = queue.view.show("a")

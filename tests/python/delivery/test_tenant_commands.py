@@ -33,7 +33,7 @@ def test_one_is_set_changed_paused_shown_and_removed__D24(target: str) -> None:
     made = run("tenants", "set", target, "acme", "--rate", "10/s", "--weight", "3")
     assert (made.exit_code, made.stdout) == (0, "acme: set.\n"), made.output
     paused = f"{target}: the tenant acme is paused. To go on: tickwheel resume {target} --tenant acme\n"
-    assert run("tenants", "pause", target, "acme").stdout == paused
+    assert run("pause", target, "--tenant", "acme").stdout == paused
     assert run("tenants", "set", target, "acme", "--concurrency", "2").stdout == "acme: changed.\n"
     found = json.loads(run("tenants", "show", target, "acme", "--json").stdout)
     assert (found["paused"], found["settings"]) == (True, {"concurrency": 2}), "a change leaves the pause"

@@ -49,8 +49,8 @@ def test_an_error_that_is_not_expected_is_one_line_and_70__D13(monkeypatch: pyte
     def broken() -> None:
         raise RuntimeError("can't start\nnew thread")
 
-    monkeypatch.setattr(tickwheel.commands["trace"], "callback", lambda **_: broken())
-    ended = CliRunner().invoke(tickwheel, ["trace"])
+    monkeypatch.setattr(tickwheel.commands["report"], "callback", lambda **_: broken())
+    ended = CliRunner().invoke(tickwheel, ["report", "s.db"])
     assert (ended.exit_code, ended.stderr) == (70, "Failed: RuntimeError: can't start\\u000anew thread.\n")
 
 

@@ -1,4 +1,4 @@
-"""The ways into a queue in Python: values, lines and batches, by one set of rules, an answer for each (D1, D2, D11)."""
+"""The ways into a queue in Python: values and lines, by one set of rules, an answer for each (D1, D2, D11)."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 import pytest
 
-from tickwheel.delivery import Answer, BadRecord, Cancel, DeliveryFailed, DeliveryQueue, Letter, Message, WrongUsage
+from tickwheel.delivery import Answer, BadRecord, Cancel, DeliveryFailed, DeliveryQueue, Letter, Message
 
 pytestmark = pytest.mark.timeout(30)
 FAR_MS = 4_000_000_000_000
@@ -35,7 +34,6 @@ WAYS: dict[str, Callable[[DeliveryQueue, int], object]] = {
     "a dict": lambda queue, due: queue.put_many([{"id": "a", "due": due}]),
     "a tuple": lambda queue, due: queue.put_many([("a", due, 1)]),
     "a line": lambda queue, due: queue.submit_ndjson(b'{"id": "a", "due": %d}' % due).result(),
-    "a row": lambda queue, due: queue.submit_arrow(pa.record_batch({"id": ["a"], "due": [due]})).result(),
 }
 
 
@@ -127,55 +125,11 @@ def test_lines_are_answered_one_by_one_in_order_and_a_bad_one_costs_itself_only_
     assert letters == []
 
 
-def test_rows_are_answered_one_by_one_in_order__D2_D11(queue: DeliveryQueue, letters: list[Letter]) -> None:
-    many = pa.record_batch({"id": [f"{n}" if n % 7 else None for n in range(5_000)], "due": [FAR_MS] * 5_000})
-    answers = queue.submit_arrow(many).result(10)
-    assert shown(answers) == ["accepted" if n % 7 else "id is missing" for n in range(5_000)]
-    assert queue.submit_arrow(many.slice(0, 0)).result(10) == []
-    with pytest.raises(BadRecord, match="the schema has no column due"):
-        queue.submit_arrow(many.select(["id"]))
-    with pytest.raises(BadRecord, match="the schema has no column id"):
-        queue.submit_arrow(many.select(["due"]))
-    assert letters == []
-
-
-def test_a_table_is_its_batches__D11(queue: DeliveryQueue) -> None:
-    parts = [pa.record_batch({"id": [id_, None], "due": [FAR_MS] * 2}) for id_ in ("a", "b", "a")]
-    answers = queue.submit_arrow(pa.Table.from_batches(parts)).result(10)
-    assert shown(answers) == ["accepted", "id is missing", "accepted", "id is missing", "duplicate", "id is missing"]
-    assert queue.submit_arrow(pa.Table.from_batches(parts[:0], parts[0].schema)).result(10) == []
-
-
-@pytest.mark.parametrize("given", [5, None, {"id": ["a"]}, b"rows"], ids=str)
-def test_what_holds_no_rows_is_told_what_does__D2(queue: DeliveryQueue, given: Any) -> None:
-    with pytest.raises(WrongUsage, match=r"can't be submitted: give a pyarrow.RecordBatch or a pyarrow.Table"):
-        queue.submit_arrow(given)
-
-
-def test_columns_of_runs_are_read_as_others_are__D1(tmp_path: Path) -> None:
-    def runs(value: Any, type_: Any = None) -> Any:
-        return pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array([value], type_))
-
-    due = runs(1_000_000_000_000, pa.timestamp("ms", "UTC"))
-    columns = {"id": pa.array(["a", "b"]), "key": runs("k"), "due": due, "payload": runs('{"x":  1.50}')}
-    arrived = []
-    with DeliveryQueue(tmp_path / "s.db", to=lambda it: arrived.append(it.message)) as queue:
-        assert shown(queue.submit_arrow(pa.record_batch(columns)).result(10)) == ["accepted"] * 2
-        assert shown(queue.submit_arrow(pa.record_batch(columns | {"id": runs("c")})).result(10)) == [
-            "accepted",
-            "duplicate",
-        ]
-        assert queue.wait_until_empty(10)
-    found = {(it.id, it.key, it.due_ms, bytes(it.payload)) for it in arrived}
-    assert found == {(id_, "k", 1_000_000_000_000, b'{"x":  1.50}') for id_ in "abc"}
-
-
-def test_a_queue_that_failed_says_so_to_lines_and_rows_too__D11(tmp_path: Path) -> None:
+def test_a_queue_that_failed_says_so_to_lines_too__D11(tmp_path: Path) -> None:
     opened = DeliveryQueue(tmp_path / "f.db", to=lambda _: None)
     opened._running.fail(DeliveryFailed("the destination is gone"))
     for submit in (
         lambda: opened.submit_ndjson(b'{"id": "a", "delay_ms": 5}'),
-        lambda: opened.submit_arrow(pa.record_batch({"id": ["a"], "delay_ms": [5]})),
         lambda: opened.submit([Cancel("a", None)]),
     ):
         with pytest.raises(DeliveryFailed, match="the destination is gone"):

@@ -401,7 +401,7 @@ def test_queues_take_turns_and_have_limits__D24(tmp_path: Path) -> None:
         assert len(path.read_text().splitlines()) < 25, "it did not wait for those before it"
     for options, why in (
         ({"tenant_concurrency": 0}, "tenant-concurrency is 0: it may be 1 to"),
-        ({"tenant_rate": "fast"}, "tenant_rate is 'fast': write N/s"),
+        ({"tenant_rate": "fast"}, "the rate 'fast' is none: write it as 100/s"),
     ):
         with pytest.raises(CommandError, match=why):
             call_command("tickwheel_worker", store=str(tmp_path / "other.db"), **options)

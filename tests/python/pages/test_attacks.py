@@ -16,10 +16,9 @@ from delivery.serve.conftest import TOKEN, Served, ask
 from tickwheel import SystemTimer, TimerForked
 from tickwheel.delivery import Unavailable
 from tickwheel.delivery.serve.tokens import ALL, Tokens
-from tickwheel.pages import playback, watch
+from tickwheel.pages import watch
 from tickwheel.pages.live import watching
 from tickwheel.pages.text import shown_text
-from tickwheel.recording import Recording
 from tickwheel.testing import ManualTimer
 
 from .conftest import Open, url
@@ -384,39 +383,3 @@ def test_a_head_and_a_query_have_an_answer() -> None:
             connection.request(method, path)
             assert connection.getresponse().status == 200
             connection.close()
-
-
-# --- The page of a recording -------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("recording") / "events.parquet"
-    timer = ManualTimer("recorded")
-    with Recording(timer, path):
-        for moment in range(1000):
-            timer.advance_to(moment * 100)
-            timer.after(2000, int)
-    return path
-
-
-def test_play_goes_on_from_where_the_reader_moves_it(recording: Path, tmp_path: Path, open_page: Open) -> None:
-    playback(recording, tmp_path / "page.html")
-    page = open_page((tmp_path / "page.html").as_uri())
-    moment = page.locator("#moment")
-    moment.fill("400")
-    page.locator("#speed").select_option("1")
-    page.locator("#play").click()
-    for place in (50, 300):
-        moment.fill(str(place))
-        expect(page.locator("#shown-moment")).not_to_have_text(page.locator("#shown-moment").inner_text())
-        assert place <= int(moment.input_value()) < place + 60
-    assert "status:" not in page.locator("#playback").aria_snapshot(), "nothing that is read out ten times a second"
-    assert 'img "Lateness' in page.locator("section[aria-labelledby=late-title]").aria_snapshot()
-
-
-def test_a_page_that_would_be_too_large_is_refused(recording: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="more than 2,000,000 buckets: ask for fewer frames"):
-        playback(recording, tmp_path / "page.html", wheel_size=65_536)
-    with pytest.raises(FileNotFoundError, match="no folder"):
-        playback(recording, tmp_path / "none" / "page.html")

@@ -59,7 +59,7 @@ def test_from_each_one_to_its_overdue_messages_and_its_dead_letters__D14_D16_D23
 ) -> None:
     with closing(Served(tmp_path, to=Destination.named())) as served:
         set_destination(served, "held", NOWHERE, paused=True)
-        set_destination(served, "refuses", f"{NOWHERE}{{key}}")  # a message without a key is refused
+        set_destination(served, "refuses", NOWHERE, body={"k": "{{key}}"})  # a message without a key is refused
         put(served, "held", 2)
         put(served, "held", 3, FAR_MS)
         put(served, "refuses", 3)

@@ -1,17 +1,15 @@
-"""The page of a timer, and that of a recording, in a real browser (D14)."""
+"""The page of a timer in a real browser (D14)."""
 
 import http.client
 import re
 import threading
 from array import array
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tickwheel import SystemTimer
-from tickwheel.pages import playback, watch
-from tickwheel.recording import Recording
+from tickwheel.pages import watch
 from tickwheel.testing import ManualTimer
 
 from .conftest import Open, note_what_moves
@@ -37,7 +35,6 @@ def test_a_wheel_is_shown_however_full_it_is_and_however_narrow_the_screen(open_
         expect(page.locator("#due")).to_contain_text(f"next hour\n0\nnext day\n{pending:,}", use_inner_text=True)
         assert page.evaluate("document.documentElement.scrollWidth") == width
         assert page.locator("#messages").is_hidden()
-        assert page.locator("#playback").is_hidden()
         assert page.locator("#wheel path.full").count() == (1 if pending else 0)
 
 
@@ -138,69 +135,15 @@ def test_only_browsers_on_this_machine_and_its_own_page_get_an_answer():
 MARKUP = "</script><script>document.title = 'taken'</script>{{style}}<img src=x onerror=alert(1)>"
 
 
-def test_a_name_that_is_markup_is_text_also_in_a_recording(open_page: Open, tmp_path: Path):
+def test_a_name_that_is_markup_is_text(open_page: Open):
     name = MARKUP
     with SystemTimer(name) as timer, watch(timer) as watched:
         page = open_page(watched.url)
         expect(page.locator("h1")).to_have_text(f"Timer {name}")
         expect(page.locator("#status")).to_contain_text(name)
         assert page.title() == f"Timer {name}"
-        with Recording(timer, tmp_path / "events.parquet"):
-            timer.after(0, int)
-    playback(tmp_path / "events.parquet", tmp_path / "page.html")
-    page = open_page((tmp_path / "page.html").as_uri())
-    expect(page.locator("#status")).to_contain_text(name)
 
 
 def test_what_is_no_timer_is_refused():
     with pytest.raises(TypeError, match="got str"):
         watch("timer")  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten adds a second for 100 s, of two seconds each; every second one is cancelled."""
-    path = tmp_path_factory.mktemp("recording") / "events.parquet"
-    timer = ManualTimer("recorded")
-    with Recording(timer, path):
-        for moment in range(1000):
-            timer.advance_to(moment * 100)
-            task = timer.after(2000, lambda: None)
-            if moment % 2:
-                task.cancel()
-    return path
-
-
-@pytest.mark.parametrize("slower", [1, 16])
-@pytest.mark.parametrize("width", [390, 1200])
-def test_nothing_of_a_recording_moves_once_it_is_seen(open_page: Open, recording: Path, tmp_path: Path, width, slower):
-    playback(recording, tmp_path / "page.html")
-    page = open_page("about:blank", width=width)
-    moved = note_what_moves(page, slower)
-    page.goto((tmp_path / "page.html").as_uri())
-    expect(page.locator("#front")).to_contain_text("pending")
-    tops = [page.locator(part).bounding_box()["y"] for part in ("#playback", "#wheel-part", "#due-part")]
-    assert tops == sorted(tops)
-    assert moved() < 0.1
-
-
-def test_a_recording_is_played_from_any_moment(open_page: Open, recording: Path, tmp_path: Path):
-    playback(recording, tmp_path / "page.html", frames=101)
-    page = open_page((tmp_path / "page.html").as_uri(), width=390)
-    expect(page.locator("#status")).to_contain_text("A recording of the timer recorded")
-    moment = page.locator("#moment")
-    moment.fill("50")
-    expect(page.locator("#front")).to_contain_text("10 pending")
-    expect(page.locator("#flow")).to_contain_text("added a second\n10", use_inner_text=True)
-    expect(page.locator("#flow")).to_contain_text("cancelled a second\n5", use_inner_text=True)
-    assert "50 s from the beginning" in (page.locator("#shown-moment").text_content() or "")
-    page.locator("#speed").select_option("1000")
-    page.locator("#play").click()
-    expect(page.locator("#shown-moment")).to_contain_text("1.67 min")
-    expect(page.locator("#play")).to_have_text("Play")
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
-
-
-def test_the_page_of_a_recording_loads_nothing(recording: Path, tmp_path: Path):
-    playback(recording, tmp_path / "page.html")
-    assert not re.findall(r"(?:src|href)=\"(?!data:|#)[^\"]+", (tmp_path / "page.html").read_text())

@@ -102,6 +102,11 @@ PURGATORIES: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: DelayedOperationPurgatory("p", 5), TypeError, TIMER.format("int")),  # type: ignore[arg-type]
     (lambda: DelayedOperationPurgatory("p", ManualTimer), TypeError, TIMER.format("type")),  # type: ignore[arg-type]
     (
+        lambda: DelayedOperationPurgatory("p", ManualTimer(), on_error=print),
+        ValueError,
+        "on_error is for a timer of its own, and a timer was given: give on_error to that timer",
+    ),
+    (
         lambda: DelayedOperationPurgatory("p", on_error=5),  # type: ignore[arg-type]
         TypeError,
         "on_error must be callable, got int 5: pass a function, or a lambda",

@@ -8,8 +8,8 @@ def test_no_python_runs_under_a_native_lock__rule1():
     thread too: were a lock held, either that thread or this one would wait for ever."""
     run_script(
         """
-timer = SystemTimer("x", on_error=lambda *error: use("on_error of the timer"))
-purgatory = DelayedOperationPurgatory("x", timer, on_error=lambda *error: use("on_error"))
+timer = SystemTimer("x", on_error=lambda *error: use("on_error"))
+purgatory = DelayedOperationPurgatory("x", timer)
 used = collections.Counter()
 depth = threading.local()
 everything = weakref.WeakSet()
@@ -200,8 +200,8 @@ class Key:
 told = []
 with loop_in_a_thread() as loop, ThreadPoolExecutor(2) as pool:
     for executor in (None, pool, loop):
-        timer = SystemTimer("x", executor=executor)
-        purgatory = DelayedOperationPurgatory("x", timer, on_error=lambda *error: told.append(error))
+        timer = SystemTimer("x", executor=executor, on_error=lambda *error: told.append(error))
+        purgatory = DelayedOperationPurgatory("x", timer)
         lock = threading.Lock()
         lock.acquire()
         for number in range(300):

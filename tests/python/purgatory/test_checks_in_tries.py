@@ -44,7 +44,7 @@ def mutual(purgatory: DelayedOperationPurgatory, count: int, limit: int) -> list
 @pytest.mark.parametrize("count", [2, 6, 12])
 def test_n_operations_that_check_each_others_keys_are_tried_n_cubed_times_at_most__P6(count: int) -> None:
     told: list[object] = []
-    purgatory = DelayedOperationPurgatory("mutual", ManualTimer(), on_error=lambda *error: told.append(error))
+    purgatory = DelayedOperationPurgatory("mutual", ManualTimer(on_error=lambda *error: told.append(error)))
     operations = mutual(purgatory, count, 10 * count**3)
     assert purgatory.check_and_complete(0) == 0
     assert sum(operation.tries for operation in operations) <= count**3
@@ -160,7 +160,7 @@ def test_a_check_inside_a_watching_call_is_made_before_that_returns__P2_P6(where
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
 def test_after_an_error_inside_a_try_the_checks_that_it_asked_for_are_made__P6_P8(error: type[BaseException]) -> None:
-    purgatory = DelayedOperationPurgatory("fails", ManualTimer(), on_error=lambda *_: None)
+    purgatory = DelayedOperationPurgatory("fails", ManualTimer(on_error=lambda *_: None))
     fails, other, later = Acts(), Op(), Op()
     purgatory.try_complete_else_watch(other, ["other"])
     purgatory.try_complete_else_watch(later, ["later"])

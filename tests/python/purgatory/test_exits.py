@@ -44,13 +44,13 @@ def told() -> Told:
 
 
 @pytest.fixture
-def timer() -> ManualTimer:
-    return ManualTimer()
+def timer(told: Told) -> ManualTimer:
+    return ManualTimer(on_error=lambda *error: told.append(error))
 
 
 @pytest.fixture
-def purgatory(timer: ManualTimer, told: Told) -> DelayedOperationPurgatory:
-    return DelayedOperationPurgatory("exits", timer, on_error=lambda *error: told.append(error))
+def purgatory(timer: ManualTimer) -> DelayedOperationPurgatory:
+    return DelayedOperationPurgatory("exits", timer)
 
 
 @pytest.mark.parametrize("exit_", EXITS)
@@ -116,18 +116,16 @@ def test_at_the_deadline_on_a_manual_timer_it_reaches_who_advances__P8_T15(
 
 @pytest.mark.parametrize("exit_", EXITS)
 @pytest.mark.parametrize("where", ["complete", "expire"])
-def test_on_the_timers_thread_on_error_of_the_purgatory_is_told_for_no_caller_sees_it__P8_T10(
+def test_on_the_timers_thread_on_error_is_told_for_no_caller_sees_it__P8_T10(
     told: Told, where: str, exit_: type[BaseException]
 ) -> None:
-    timers: Told = []
-    with SystemTimer("exits", on_error=lambda *error: timers.append(error)) as timer:
-        purgatory = DelayedOperationPurgatory("exits", timer, on_error=lambda *error: told.append(error))
+    with SystemTimer("exits", on_error=lambda *error: told.append(error)) as timer:
+        purgatory = DelayedOperationPurgatory("exits", timer)
         operations = [Exits(where, exit_, 1), Op(2)]
         for operation in operations:
             purgatory.try_complete_else_watch(operation, ["a"])
         until(lambda: operations[1].log == ["complete", "expire"])
-    assert [(found, type(error)) for found, error in told + timers] == [(operations[0], exit_)], "it is reported"
-    assert timers == [], "told as all other errors of that operation"
+    assert [(found, type(error)) for found, error in told] == [(operations[0], exit_)], "it is reported"
 
 
 @pytest.mark.parametrize("exit_", EXITS)
@@ -135,7 +133,7 @@ def test_in_a_check_that_was_put_off_it_is_told_with_the_operation__P8_T10(
     told: Told, exit_: type[BaseException]
 ) -> None:
     with SystemTimer("exits", on_error=lambda *error: told.append(error)) as timer:
-        purgatory = DelayedOperationPurgatory("exits", timer, on_error=lambda *error: told.append(error))
+        purgatory = DelayedOperationPurgatory("exits", timer)
         lock = threading.Lock()
         operation = Exits("try", exit_)
         Op.__init__(operation, HOUR, lock)

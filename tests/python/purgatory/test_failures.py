@@ -45,13 +45,13 @@ def told() -> Told:
 
 
 @pytest.fixture
-def timer() -> ManualTimer:
-    return ManualTimer(on_error=lambda *_: pytest.fail("the timer was told, not the purgatory"))
+def timer(told: Told) -> ManualTimer:
+    return ManualTimer(on_error=lambda *error: told.append(error))
 
 
 @pytest.fixture
-def purgatory(timer: ManualTimer, told: Told) -> DelayedOperationPurgatory:
-    return DelayedOperationPurgatory("failures", timer, on_error=lambda *error: told.append(error))
+def purgatory(timer: ManualTimer) -> DelayedOperationPurgatory:
+    return DelayedOperationPurgatory("failures", timer)
 
 
 def texts(told: Told) -> list[tuple[Any, str]]:
@@ -144,8 +144,8 @@ def test_on_error_that_raises_stops_nothing__P8(caplog: pytest.LogCaptureFixture
         told.append(operation)
         raise OSError("the log is full")
 
-    timer = ManualTimer()
-    purgatory = DelayedOperationPurgatory("failures", timer, on_error=on_error)
+    timer = ManualTimer(on_error=on_error)
+    purgatory = DelayedOperationPurgatory("failures", timer)
     operations = [Fails(5) for _ in range(3)]
     for operation in operations:
         purgatory.try_complete_else_watch(operation, ["key"])
@@ -158,9 +158,7 @@ def test_on_error_that_raises_stops_nothing__P8(caplog: pytest.LogCaptureFixture
     assert logged(caplog) == [("timer 'manual': on_error failed", "the log is full")], "repeats are counted"
 
 
-def test_without_on_error_the_timers_is_told__P8(told: Told) -> None:
-    timer = ManualTimer(on_error=lambda *error: told.append(error))
-    purgatory = DelayedOperationPurgatory("failures", timer)
+def test_the_timers_on_error_is_told__P8(timer: ManualTimer, purgatory: DelayedOperationPurgatory, told: Told) -> None:
     operation = Fails(5, fails=("complete", "expire"))
     purgatory.try_complete_else_watch(operation, ["a"])
     timer.advance(5)
@@ -301,8 +299,8 @@ def test_a_check_that_was_put_off_tells_of_its_failure_too__P6_P8(
 
 
 def test_failures_on_the_timers_thread_do_not_end_it__P8(told: Told) -> None:
-    with SystemTimer("failures") as timer:
-        purgatory = DelayedOperationPurgatory("failures", timer, on_error=lambda *error: told.append(error))
+    with SystemTimer("failures", on_error=lambda *error: told.append(error)) as timer:
+        purgatory = DelayedOperationPurgatory("failures", timer)
         operations = [Fails(number / 10, fails=("complete", "expire")) for number in range(50)]
         for operation in operations:
             purgatory.try_complete_else_watch(operation, ["a"])
@@ -341,7 +339,7 @@ def test_a_try_and_a_release_that_both_fail_are_both_told__P8() -> None:
                 raise RuntimeError("released")
 
     told: list[BaseException] = []
-    purgatory = DelayedOperationPurgatory("p", ManualTimer(), on_error=lambda _, error: told.append(error))
+    purgatory = DelayedOperationPurgatory("p", ManualTimer(on_error=lambda _, error: told.append(error)))
     operation = Fails(10, FailsAtTheThird())
     purgatory.try_complete_else_watch(operation, ["a"])
     operation.is_watched = True

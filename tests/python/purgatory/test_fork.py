@@ -186,7 +186,7 @@ class Forks(Op):
         return False
 
 seen = []
-purgatory = DelayedOperationPurgatory("parent", ManualTimer(), on_error=lambda *error: seen.append(error))
+purgatory = DelayedOperationPurgatory("parent", ManualTimer(on_error=lambda *error: seen.append(error)))
 forks = Forks()
 purgatory.try_complete_else_watch(forks, ["key"])
 forks.is_ready = True

@@ -66,7 +66,7 @@ class Owner:
 
 def plant():
     owner, key, lock = Owner(), Key(), Lock()
-    purgatory = owner.purgatory = DelayedOperationPurgatory("x", ManualTimer(), on_error=owner.failed)
+    purgatory = owner.purgatory = DelayedOperationPurgatory("x", ManualTimer(on_error=owner.failed))
     operation = key.operation = lock.operation = Op(1000, lock)
     operation.owner, operation.key = owner, key
     purgatory._watch(operation, [key, "key"], lambda how: operation)
@@ -152,7 +152,7 @@ seen = []
 class Owner:
     def __init__(self, timer):
         self.state = "whole"
-        self.purgatory = DelayedOperationPurgatory("x", timer, on_error=self.failed)
+        self.purgatory = DelayedOperationPurgatory("x", timer(self.failed))
 
     def failed(self, operation, error):
         seen.append(vars(self).get("state"))
@@ -166,14 +166,24 @@ def plant(timer):
     owner.purgatory.try_complete_else_watch(Fails(50), ["key"])
     return weakref.ref(owner)
 
-manual, system = ManualTimer(), SystemTimer("x")
+made = []
+
+def manual(on_error):
+    made.append(ManualTimer(on_error=on_error))
+    return made[-1]
+
+def system(on_error):
+    made.append(SystemTimer("x", on_error=on_error))
+    return made[-1]
+
 gone = [plant(manual), plant(system)]
 gc.collect()
-manual.advance(50)
+made[0].advance(50)
+made.pop(0)
 wait_until(lambda: len(seen) == 2)
 assert seen == ["whole", "whole"], seen
+made.pop().shutdown()  # it has the method of its owner
 wait_until(lambda: (gc.collect(), [thing() for thing in gone] == [None, None])[1], limit=2, what="the owners to go")
-system.shutdown()
 """
     )
 
@@ -183,7 +193,7 @@ def test_an_owner_whose_method_is_on_error_goes_with_what_only_an_event_could_en
         """
 class Owner:
     def __init__(self):
-        self.purgatory = DelayedOperationPurgatory("x", ManualTimer(), timer_enabled=False, on_error=self.failed)
+        self.purgatory = DelayedOperationPurgatory("x", ManualTimer(on_error=self.failed), timer_enabled=False)
         self.purgatory.try_complete_else_watch(Op(), ["key"])
 
     def failed(self, *_):

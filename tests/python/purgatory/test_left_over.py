@@ -20,11 +20,9 @@ class Counting:
     many were counted."""
 
     def __init__(self, number: int, needed: float, timer: Any = None) -> None:
-        self.timer = timer or ManualTimer()
         self.told: list[tuple[Any, BaseException]] = []
-        self.purgatory = DelayedOperationPurgatory(
-            "counting", self.timer, on_error=lambda *error: self.told.append(error)
-        )
+        self.timer = timer or ManualTimer(on_error=lambda *error: self.told.append(error))
+        self.purgatory = DelayedOperationPurgatory("counting", self.timer)
         self.operations = [Acts(1000 * HOUR) for _ in range(number)]
         self.counted = 0
         for own, operation in enumerate(self.operations):
@@ -186,12 +184,13 @@ def test_a_check_for_later_cannot_be_reached__P6() -> None:
 def test_an_executor_that_refuses_a_check_is_reported_with_its_operation__P6_P8() -> None:
     """And not with a task of the library's own. What `on_error` keeps holds up no later check."""
     pool = ThreadPoolExecutor(1)
-    with SystemTimer("refused", executor=pool) as timer:
+    told: list[tuple[Any, BaseException]] = []
+    with SystemTimer("refused", executor=pool, on_error=lambda *error: told.append(error)) as timer:
         pool.shutdown()
         counting = Counting(2, 2, timer)
         counting.purgatory.check_and_complete(1)
-        until(lambda: len(counting.told) == 1)
-        assert [(found, type(error)) for found, error in counting.told] == [(counting.operations[0], TimerRejected)]
+        until(lambda: len(told) == 1)
+        assert [(found, type(error)) for found, error in told] == [(counting.operations[0], TimerRejected)]
         assert counting.purgatory.check_and_complete(0) == 1
 
         lock = threading.RLock()
@@ -200,6 +199,6 @@ def test_an_executor_that_refuses_a_check_is_reported_with_its_operation__P6_P8(
         with Stranger(lock):
             for times in (2, 3):
                 counting.purgatory.check_and_complete("locked")
-                until(lambda times=times: len(counting.told) == times)
-        assert [(found, type(error)) for found, error in counting.told[1:]] == [(locked, TimerRejected)] * 2
+                until(lambda times=times: len(told) == times)
+        assert [(found, type(error)) for found, error in told[1:]] == [(locked, TimerRejected)] * 2
         assert not locked.is_completed

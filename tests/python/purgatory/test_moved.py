@@ -30,9 +30,10 @@ class Moved:
         self.told: list[str] = []
         self.lock = Lock()
         self.operation = kind(10**9, self.lock)
-        self.old, self.new = ManualTimer("old"), ManualTimer("new")
-        self.before = DelayedOperationPurgatory("before", self.old, on_error=self.tell("before"))
-        self.after = DelayedOperationPurgatory("after", self.new, on_error=self.tell("after"))
+        self.old = ManualTimer("old", on_error=self.tell("before"))
+        self.new = ManualTimer("new", on_error=self.tell("after"))
+        self.before = DelayedOperationPurgatory("before", self.old)
+        self.after = DelayedOperationPurgatory("after", self.new)
         self.before.try_complete_else_watch(self.operation, ["a"])
         self.lock.is_free = False
         self.before.check_and_complete("a")

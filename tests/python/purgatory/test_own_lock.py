@@ -160,8 +160,8 @@ def test_no_bound_of_the_timer_stops_the_check_for_later__P6() -> None:
 
 def test_where_the_timer_was_shut_down_on_error_is_told_and_the_next_check_completes_it__P6_P8() -> None:
     told: list[tuple[Any, BaseException]] = []
-    timer = ManualTimer()
-    purgatory = DelayedOperationPurgatory("locks", timer, on_error=lambda *error: told.append(error))
+    timer = ManualTimer(on_error=lambda *error: told.append(error))
+    purgatory = DelayedOperationPurgatory("locks", timer)
     lock = threading.RLock()
     operation = Op(lock=lock)
     purgatory.try_complete_else_watch(operation, ["a"])
@@ -177,8 +177,8 @@ def test_where_the_timer_was_shut_down_on_error_is_told_and_the_next_check_compl
 def test_where_the_check_for_later_was_lost_with_the_timer_the_next_is_not__P6_P8() -> None:
     """A check that was put off went with the timer. The operation must not believe for ever that it is on its way."""
     told: list[tuple[Any, BaseException]] = []
-    timer = ManualTimer()
-    purgatory = DelayedOperationPurgatory("locks", timer, on_error=lambda *error: told.append(error))
+    timer = ManualTimer(on_error=lambda *error: told.append(error))
+    purgatory = DelayedOperationPurgatory("locks", timer)
     lock = threading.RLock()
     operation = Op(lock=lock)
     purgatory.try_complete_else_watch(operation, ["a"])
@@ -238,7 +238,7 @@ def test_a_lock_that_raises_is_a_failed_try__P8(step: str) -> None:
         is_broken = False
 
     told: list[tuple[Any, BaseException]] = []
-    purgatory = DelayedOperationPurgatory("locks", ManualTimer(), on_error=lambda *error: told.append(error))
+    purgatory = DelayedOperationPurgatory("locks", ManualTimer(on_error=lambda *error: told.append(error)))
     lock = Broken()
     operation = Op(lock=lock)
     purgatory.try_complete_else_watch(operation, ["a"])

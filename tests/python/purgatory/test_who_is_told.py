@@ -201,7 +201,7 @@ def test_a_loop_whose_call_raises_keeps_no_other_wait_from_its_end__P4_P8() -> N
     loop = Bad()
 
     async def main() -> None:
-        purgatory = DelayedOperationPurgatory("bad", ManualTimer(), on_error=lambda op, error: told.append(type(error)))
+        purgatory = DelayedOperationPurgatory("bad", ManualTimer(on_error=lambda op, error: told.append(type(error))))
         operations = [Op(), Op()]
         tasks = [asyncio.create_task(purgatory.wait(operation, ["key"])) for operation in operations]
         await asyncio.sleep(0)

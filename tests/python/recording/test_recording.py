@@ -16,7 +16,7 @@ import pytest
 
 from tickwheel import SystemTimer, Timer, TimerTask, recording
 from tickwheel._native import Replay
-from tickwheel.recording import KINDS, SCHEMA, BadRecording, Recording, feed, read_recording, replay
+from tickwheel.recording import KINDS, SCHEMA, BadRecording, Recording, read_recording, replay
 from tickwheel.testing import ManualTimer
 
 pytestmark = pytest.mark.timeout(60)
@@ -395,19 +395,3 @@ def test_kinds_stand_at_the_numbers_of_the_timer__S6(tmp_path: Path) -> None:
         timer.after(30, done.set)
         assert done.wait(20)
     assert {row["kind"] for row in rows(tmp_path / "e.parquet")} == set(KINDS)
-
-
-def test_a_replay_says_how_full_the_wheel_is_at_each_moment(tmp_path: Path) -> None:
-    timer = ManualTimer("recorded")
-    with Recording(timer, tmp_path / "events.parquet"):
-        for delay_ms in (10, 500, 9_000):
-            timer.after(delay_ms, int)
-        timer.advance_to(600)
-    wheel = Replay()
-    assert wheel.occupancy(0) == {"now_ms": 0.0, "levels": [], "front": 0, "size": 0}
-    for batch in read_recording(tmp_path / "events.parquet"):
-        feed(wheel, batch, tmp_path)
-    sizes = [wheel.occupancy(at_ms * 1000)["size"] for at_ms in (0, 600, 8_999, 9_001)]
-    assert sizes == [1, 1, 1, 0], "the wheel has got the events up to 600 ms"
-    with pytest.raises(ValueError, match="at_us must be"):
-        wheel.occupancy(-1)

@@ -8,7 +8,7 @@ import re
 import warnings
 import weakref
 from array import array
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -48,43 +48,7 @@ REFUSED: list[tuple[Callable[..., Awaitable[None]], str]] = [
     (Poller().poll, "Poller.poll"),
     (Poller.of_class, "Poller.of_class"),
     (Poller.static, "Poller.static"),
-    (functools.partial(fetch, 1), "fetch"),
-    (functools.partial(functools.partial(Poller().poll, 1), 2), "Poller.poll"),
 ]
-
-
-def returns_coroutine() -> Callable[..., Any]:
-    """A new function each time, of the same code."""
-
-    def function(*_: object) -> Awaitable[None]:
-        return fetch()
-
-    return function
-
-
-class Marked:
-    def poll(self, *_: object) -> Awaitable[None]:
-        return fetch()
-
-
-if mark := getattr(inspect, "markcoroutinefunction", None):  # new in Python 3.12
-    NAME = "returns_coroutine.<locals>.function"
-    mark(Marked.poll)
-    REFUSED += [
-        (mark(returns_coroutine()), NAME),
-        (functools.partial(mark(returns_coroutine()), 1), NAME),
-        (Marked().poll, "Marked.poll"),
-    ]
-
-
-def test_one_of_two_functions_of_the_same_code_may_be_marked_as_a_coroutine_function__T8() -> None:
-    timer = ManualTimer()
-    timer.after(5, returns_coroutine()).cancel()  # now its code is known
-    for function in (returns_coroutine(), functools.wraps(fetch)(returns_coroutine())):
-        assert timer.after(5, function).cancel()
-        if mark:
-            with pytest.raises(TypeError, match="is a coroutine function"):
-                timer.after(5, mark(function))
 
 
 @pytest.fixture(params=["own", "pool", "manual"])
@@ -121,50 +85,6 @@ def test_a_coroutine_function_is_refused_where_no_loop_runs_it__T8_T13(
             with pytest.raises(TypeError, match=f"^{re.escape(what + rest)}$"):
                 call()
     assert (len(timer), timer.stats()["added"]) == (0, 0)
-
-
-async def yields_later(*_: object) -> AsyncIterator[int]:
-    yield 1
-
-
-def yields(*_: object) -> Iterator[int]:
-    yield 1
-
-
-@pytest.mark.parametrize("function", [yields, yields_later, functools.partial(yields, 1)])
-def test_a_generator_function_is_refused_as_a_call_of_it_runs_nothing__T13(
-    timer: Timer, function: Callable[..., object]
-) -> None:
-    calls: list[Callable[[], object]] = [
-        lambda: timer.after(5, function),
-        lambda: timer.every(5, function),
-        lambda: timer.add_many(array("q", [5]), function),
-        lambda: TimerTask(5, function),
-    ]
-    for _ in range(2):
-        for call in calls:
-            with pytest.raises(TypeError, match=r"^yields(_later)? is a generator function, and a call"):
-                call()
-    assert len(timer) == 0
-
-
-def test_a_generator_function_is_refused_on_a_loop_too__T8_T13() -> None:
-    async def main() -> None:
-        with SystemTimer("here", executor=asyncio.get_running_loop()) as timer:
-            for function in (yields, yields_later):
-                with pytest.raises(TypeError, match="is a generator function"):
-                    timer.after(5, function)
-            ran: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-            async def run() -> None:
-                ran.set_result(None)
-
-            for _ in range(2):
-                timer.after(60_000, run)
-            timer.after(0, run)
-            await asyncio.wait_for(ran, LONG_S)
-
-    asyncio.run(main())
 
 
 def test_what_is_no_coroutine_function_is_taken__T8() -> None:
@@ -227,6 +147,8 @@ class LateRun(TimerTask):
     [
         lambda timer: timer.after(5, lambda: fetch()),
         lambda timer: timer.after(5, AsyncCall()),
+        lambda timer: timer.after(5, functools.partial(fetch, 1)),
+        lambda timer: timer.after(5, functools.partial(functools.partial(Poller().poll, 1), 2)),
         lambda timer: timer.add_many(array("q", [5]), lambda _: fetch()),
         lambda timer: timer.add(LateRun(5)),
     ],

@@ -92,9 +92,12 @@ def test_a_callback_that_has_every_attribute_is_named_all_the_same__T10(make: Ca
     assert (message, str(error)) == (f"timer 'mocks': callback {make.__name__} failed", "boom")
 
 
-def test_a_mock_of_a_coroutine_function_is_refused__T8() -> None:
-    with pytest.raises(TypeError, match="callback AsyncMock is a coroutine function"):
-        ManualTimer().after(1, AsyncMock())
+def test_what_a_mock_of_a_coroutine_function_returns_is_closed_and_is_an_error__T8() -> None:
+    told: list[type[BaseException]] = []
+    timer = ManualTimer(on_error=lambda _, error: told.append(type(error)))
+    timer.after(1, AsyncMock())
+    timer.advance(1)
+    assert told == [TypeError]
 
 
 def test_a_partial_that_holds_itself_may_be_added__T13() -> None:

@@ -43,7 +43,6 @@ def methods(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
 
 def test_tickwheel_exports_exactly_these_names() -> None:
     names = [
-        "BatchTimer",
         "DelayedOperation",
         "DelayedOperationPurgatory",
         "OperationCancelled",

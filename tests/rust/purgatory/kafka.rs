@@ -207,7 +207,7 @@ fn without_a_timer_an_operation_waits_until_an_event__p2() {
 
 #[test]
 fn an_operation_that_a_full_or_closed_timer_refuses_waits_nowhere__p2() {
-    let (timer, purgatory) = on_timer(&Config::default().with_max_pending(1));
+    let (timer, purgatory) = on_timer(&Config { max_pending: Some(1), ..Config::default() });
     let (first, second) = (wait(), wait());
     watch(&purgatory, &first, [1]);
     assert_eq!(purgatory.try_complete_else_watch(&second, [1, 2]), Err(Error::Full { max_pending: 1 }));

@@ -106,7 +106,7 @@ fn an_operation_that_is_watched_while_another_thread_has_its_lock_is_complete_so
 
 #[test]
 fn a_full_timer_takes_a_postponed_check__p6() {
-    let (timer, purgatory) = on_timer(&Config::default().with_max_pending(1));
+    let (timer, purgatory) = on_timer(&Config { max_pending: Some(1), ..Config::default() });
     let own_lock = Arc::new(OwnLock::default());
     let op = with_lock(&own_lock);
     watch(&purgatory, &op, [1]);

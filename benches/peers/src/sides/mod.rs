@@ -3,7 +3,6 @@
 pub mod binary_heap;
 pub mod btree_map;
 pub mod delay_queue;
-pub mod guarded;
 pub mod hash_wheel;
 pub mod nexus;
 pub mod single_threaded;

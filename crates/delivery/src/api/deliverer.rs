@@ -3,15 +3,21 @@
 mod control;
 mod submit;
 
+pub use control::Part;
+
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
+use super::destination::Destination;
 use crate::base::error::{BadRecord, DeliveryError};
 use crate::base::summary::Summary;
 use crate::group::items::{Answer, Answers, Item};
 use crate::message::columns::Columns;
 use crate::message::fields::Schema;
+use crate::run::settings::Settings;
 use crate::run::threads::Running;
+use crate::store::file::owner::Ownership;
 
 /// Delivers the messages of one store with its own threads, until [`close`](Deliverer::close).
 ///
@@ -21,7 +27,7 @@ use crate::run::threads::Running;
 /// ```
 /// use std::sync::mpsc::channel;
 /// use std::time::Duration;
-/// use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
+/// use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Settings, Verdict};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let store = folder.path().join("reminders.db");
@@ -30,7 +36,7 @@ use crate::run::threads::Running;
 ///     send.send((delivery.id().to_owned(), delivery.lateness_us)).expect("the program waits for it");
 ///     Verdict::Delivered
 /// });
-/// let deliverer = Deliverer::open(&store, to)?;
+/// let deliverer = Deliverer::open_with(&store, to, Settings { sink_timeout_ms: 5_000, ..Settings::default() })?;
 /// assert_eq!(deliverer.put(Message::after("tea", Duration::from_millis(20), "ready"))?, Answer::Accepted);
 /// assert_eq!((deliverer.summary().accepted, deliverer.down()), (1, None));
 ///
@@ -47,8 +53,31 @@ pub struct Deliverer {
 }
 
 impl Deliverer {
-    pub(crate) fn new(running: Running, max_payload: usize) -> Self {
-        Self { running, schema: Schema::new(Columns::default(), max_payload) }
+    /// Opens the store, which is a file; a missing file is created. Overdue messages are sent at once. The same as
+    /// [`open_with`](Deliverer::open_with) with the default settings.
+    ///
+    /// # Errors
+    /// The same as for [`open_with`](Deliverer::open_with).
+    pub fn open(store: impl AsRef<Path>, to: Destination) -> Result<Self, DeliveryError> {
+        Self::open_with(store, to, Settings::default())
+    }
+
+    /// Opens the store with these settings: [`Settings`] has an example of `open_with`.
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if a setting is out of range, or the destination can't be opened. The same if the store
+    /// is in use, is on a network file system, or is not a file. [`DeliveryError::Store`] if the file can't be used.
+    pub fn open_with(store: impl AsRef<Path>, to: Destination, settings: Settings) -> Result<Self, DeliveryError> {
+        settings.check()?;
+        let ownership = if settings.is_standby {
+            Ownership::take(store.as_ref(), &mut |_| (), &mut || true)?
+        } else {
+            Ownership::try_take(store.as_ref())?
+        };
+        let schema = Schema::new(Columns::default(), settings.max_payload);
+        let running = Running::open(ownership, settings, to.into_opener(), 1)?;
+        running.start(running.engine().wall_clock());
+        Ok(Self { running, schema })
     }
 
     /// Messages without an outcome, as of the last commit.

@@ -2,4 +2,3 @@
 
 pub(crate) mod deliverer;
 pub(crate) mod destination;
-pub(crate) mod open_options;

@@ -150,12 +150,7 @@ fn measure(timer: &Clock, wall: &dyn WallTime) -> i64 {
 
 /// A time in milliseconds, rounded up.
 pub(crate) fn whole_ms(time: Duration) -> u64 {
-    whole(time, 1_000_000)
-}
-
-/// A time in units of `unit_ns` nanoseconds, rounded up.
-pub(crate) fn whole(time: Duration, unit_ns: u128) -> u64 {
-    u64::try_from(time.as_nanos().div_ceil(unit_ns)).unwrap_or(u64::MAX)
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

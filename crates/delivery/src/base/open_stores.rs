@@ -83,7 +83,7 @@ pub fn is_open_here(path: &Path) -> bool {
 }
 
 /// The ends of the names that SQLite gives to the files beside a store, and the end of its lock.
-pub(crate) const SIDES: [&str; 4] = ["-wal", "-shm", "-journal", ".lock"];
+const SIDES: [&str; 4] = ["-wal", "-shm", "-journal", ".lock"];
 
 /// The store of such a file.
 pub(crate) fn main_file(path: &Path) -> Option<PathBuf> {

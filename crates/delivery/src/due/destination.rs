@@ -42,6 +42,8 @@ pub(crate) struct Destination {
     pub(super) random: Rng,
     /// The shares of its tenants in memory.
     pub(super) tenants: Vec<u32>,
+    /// The shares that are held because of its pause or its pace.
+    pub(super) held: Vec<u32>,
     /// Keys that failed together. They are tried at once.
     pub(super) to_wake: Vec<Key>,
 }
@@ -72,6 +74,7 @@ impl Destination {
             unanswered_for,
             random: Rng::with_seed(seed),
             tenants: Vec::new(),
+            held: Vec::new(),
             to_wake: Vec::new(),
         }
     }
@@ -179,6 +182,11 @@ impl Queues {
         Self { fresh: FairQueue::of(home), in_doubt: FairQueue::of(home), was_in_doubt: false }
     }
 
+    /// The shares that have messages, held back or not. Some come twice.
+    pub(super) fn shares(&self) -> impl Iterator<Item = u32> {
+        self.fresh.shares().chain(self.in_doubt.shares())
+    }
+
     pub(super) fn have_some_of(&self, share: u32) -> bool {
         self.fresh.has_some_of(share) || self.in_doubt.has_some_of(share)
     }
@@ -195,7 +203,7 @@ impl Queues {
     }
 
     pub(super) fn are_empty(&self) -> bool {
-        self.fresh.is_empty() && self.in_doubt.is_empty()
+        self.shares().next().is_none()
     }
 
     pub(super) fn of(&self, is_in_doubt: bool) -> &FairQueue {

@@ -162,7 +162,7 @@ struct Flight {
     /// Of the destination.
     share: u32,
     messages: Vec<InFlight>,
-    /// Those of them that have one, each time.
+    /// The tenant of each message that has one.
     tenants: Vec<i64>,
     /// On the timer's clock.
     began_us: u64,
@@ -559,20 +559,17 @@ impl Dispatcher {
     pub(crate) fn forget_destination(&mut self, id: i64) {
         self.to.tallies.forget(id);
         let Some(share) = self.window.share_numbered(id) else { return };
-        let Destination { queues, doubts, outage, tenants, to_wake, .. } = &mut self.to[share];
+        let Destination { doubts, outage, to_wake, is_paused, .. } = &mut self.to[share];
         for alarm in doubts.take_alarms() {
             self.clocks.cancel(alarm);
         }
-        (*doubts, *outage) = (Doubts::default(), Outage::default());
+        (*doubts, *outage, *is_paused) = (Doubts::default(), Outage::default(), false);
         to_wake.clear();
-        let offers = [queues.fresh.take_all(), queues.in_doubt.take_all()].concat();
-        for share in tenants.clone().into_iter().chain([share]) {
+        for share in self.shares_at(share) {
             self.to.work_mut(share).wanted.clear();
+            self.offer_again(share);
         }
-        for offer in offers {
-            let message = self.accept(offer);
-            debug_assert!(message.is_none(), "all have ended");
-        }
+        self.has_turn_again(share);
     }
 
     fn set_share(&mut self, share: u32, stored: &StoredDestination) {
@@ -596,6 +593,7 @@ impl Dispatcher {
     fn release_shares(&mut self, shares: Vec<u32>) {
         for share in shares {
             self.to[share].queues.release(share);
+            self.wants_load |= self.window.let_go(share);
             self.has_turn_again(self.to.home(share));
         }
     }

@@ -53,9 +53,9 @@ impl FairQueue {
         self.len
     }
 
-    /// Whether there is no message, held back or not.
-    pub(super) fn is_empty(&self) -> bool {
-        self.len == 0
+    /// The shares that have messages, held back or not. Some come twice.
+    pub(super) fn shares(&self) -> impl Iterator<Item = u32> {
+        self.line.iter().chain(self.of_tenants.keys()).copied()
     }
 
     pub(super) fn has_some_of(&self, share: u32) -> bool {
@@ -141,11 +141,13 @@ impl FairQueue {
         Some(offer)
     }
 
-    /// Takes all messages.
-    pub(super) fn take_all(&mut self) -> Vec<Offer> {
-        let all = self.iter().copied().collect();
-        *self = Self::of(self.home);
-        all
+    /// Takes all messages of the share.
+    pub(super) fn take_all(&mut self, share: u32) -> VecDeque<Offer> {
+        self.leave_line(share);
+        let plain = (share == self.home).then(|| std::mem::take(&mut self.plain));
+        let offers = plain.or_else(|| self.of_tenants.remove(&share)).unwrap_or_default().offers;
+        self.len -= offers.len();
+        offers
     }
 
     fn get(&self, share: u32) -> &ShareQueue {
@@ -178,7 +180,7 @@ mod tests {
         }
         assert_eq!((queue.len(), queue.iter().count()), (5, 5));
         assert_eq!(messages(&mut queue), [10, 11, 20, 12, 21]);
-        assert!(queue.is_empty() && !queue.has_next() && queue.of_tenants.is_empty());
+        assert!(queue.len() == 0 && !queue.has_next() && queue.of_tenants.is_empty());
     }
 
     #[test]

@@ -193,9 +193,9 @@ impl Outage {
         }
     }
 
-    /// Whether a message without a key began to fail after the last accepted send.
-    pub(crate) fn has_new_message(&self) -> bool {
-        self.newly.iter().any(|key| matches!(key, Key::Message(..)))
+    /// Whether a message without a key, of one of these shares, began to fail after the last accepted send.
+    pub(crate) fn has_new_message(&self, is_of: impl Fn(u32) -> bool) -> bool {
+        self.newly.iter().any(|key| matches!(key, Key::Message(..)) && is_of(key.share()))
     }
 
     /// A round of the outage that began at `since_us` begins. Returns whether that outage goes on.

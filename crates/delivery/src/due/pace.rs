@@ -26,9 +26,20 @@ const DAY_US: u128 = 86_400 * SECOND_US;
 /// The most messages in a second.
 const MOST_IN_SECOND: u128 = 1_000_000;
 
+/// With more, the arithmetic of a bucket could overflow.
+const MOST_DECIMALS: usize = 3;
+
 const BETWEEN: &str = "it may be one a day to 1,000,000 a second";
 
-/// A number of messages in a time.
+/// A number of messages in a time, from one a day to 1,000,000 a second.
+///
+/// ```
+/// use tickwheel_delivery::Rate;
+/// assert_eq!(Rate::parse("100/s")?, Rate { messages: 100, per_us: 1_000_000 });
+/// assert_eq!(Rate::parse("30/min")?.per_s(), 0.5);
+/// assert!(Rate { messages: 0, per_us: 1_000_000 }.check().is_err());
+/// # Ok::<(), tickwheel_delivery::DeliveryError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// The messages.
@@ -51,14 +62,14 @@ impl Rate {
         Err(DeliveryError::Usage(format!("rate is {messages} in {per:?}: {BETWEEN}")))
     }
 
-    /// Reads `N/s`, `N/min`, `N/h` or `N/day`.
+    /// Reads `N/s`, `N/min`, `N/h` or `N/day`. `N` may have up to three decimals.
     ///
     /// # Errors
     /// [`DeliveryError::Usage`]: the text is none, or not within bounds.
-    pub(crate) fn parse(text: &str) -> Result<Self, DeliveryError> {
+    pub fn parse(text: &str) -> Result<Self, DeliveryError> {
         let usage = || {
             let text = quoted(text, 40);
-            DeliveryError::Usage(format!("the rate {text} is none: write it as 100/s, 30/min, 500/h or 1/day"))
+            DeliveryError::Usage(format!("the rate {text} is none: write it as 100/s, 0.5/min, 500/h or 1/day"))
         };
         let (count, unit) = text.split_once('/').ok_or_else(usage)?;
         let per_s = match unit {
@@ -68,9 +79,21 @@ impl Rate {
             "day" => 86_400,
             _ => return Err(usage()),
         };
-        let rate = Self { messages: count.parse().map_err(|_| usage())?, per_us: per_s * 1_000_000 };
+        let (whole, decimals) = count.split_once('.').unwrap_or((count, ""));
+        let digits = [whole, decimals].concat();
+        if decimals.len() > MOST_DECIMALS || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+            return Err(usage());
+        }
+        let per_us = per_s * 1_000_000 * 10_u64.pow(decimals.len() as u32);
+        let rate = Self { messages: digits.parse().map_err(|_| usage())?, per_us };
         rate.check().map_err(|_| DeliveryError::Usage(format!("rate is {}: {BETWEEN}", quoted(text, 40))))?;
         Ok(rate)
+    }
+
+    /// Messages in a second.
+    #[must_use]
+    pub fn per_s(self) -> f64 {
+        self.messages as f64 * SECOND_US as f64 / self.per_us as f64
     }
 
     /// How many messages go out at once after a quiet time.
@@ -301,6 +324,27 @@ mod tests {
         pace.spend(usize::MAX, 0);
         assert_eq!(pace.tokens(0), usize::MAX);
         assert!(pace.may_send());
+    }
+
+    #[test]
+    fn a_text_is_an_exact_rate_or_is_refused__d18() {
+        let read = |text: &str| Rate::parse(text).map(|rate| (rate.messages, rate.per_us)).ok();
+        assert_eq!(read("100000/s"), Some((100_000, 1_000_000)));
+        assert_eq!(read("0.125/h"), Some((125, 3_600_000_000_000)));
+        assert_eq!(read("1/day"), Some((1, 86_400_000_000)));
+        for none in ["", "5", "5/", "/s", "./s", "-5/s", "+5/s", "5/s\n", "1.0001/s", "1.+5/s", "\u{665}/s", "5/year"] {
+            assert!(
+                Rate::parse(none).unwrap_err().to_string().contains("is none: write it as 100/s, 0.5/min"),
+                "{none}"
+            );
+        }
+        for out in ["0/s", "1000000.001/s", "0.041/h", "0.999/day"] {
+            assert!(Rate::parse(out).unwrap_err().to_string().contains("it may be one a day to 1,000,000"), "{out}");
+        }
+        let longest = Rate::parse("86400000000.000/day").ok();
+        let mut pace = Pace::new(longest, 0);
+        pace.set(longest, u64::MAX); // it does not overflow
+        assert_eq!(pace.tokens(u64::MAX), 100_000);
     }
 
     #[test]

@@ -7,17 +7,27 @@
 use fastrand::Rng;
 
 /// How often a message is tried, and after which waits.
+///
+/// ```
+/// use tickwheel_delivery::Retry;
+/// let three_waits = Retry { waits_ms: vec![5_000, 300_000, 1_800_000], waits_end: true, ..Retry::default() };
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// How many counted attempts make a message a dead letter, with the first one.
+    /// How often a message is tried if its destination refuses it, with the first time: 1 to 1,000,000. After the last attempt the
+    /// message is a dead letter. Attempts without an answer do not count: see
+    /// [`Settings::unanswered_for_ms`](crate::Settings::unanswered_for_ms). The default is 8.
     pub max_attempts: u32,
-    /// The wait after the first attempt, before it is shortened.
+    /// The wait of a key after the first send that was not accepted, 1 ms to 1 day. It doubles after each such send, and each wait is
+    /// shortened at random, by up to a half. The default is 1 s.
     pub first_ms: u64,
-    /// The longest wait.
+    /// The longest wait, at most 1 day. The default is 5 minutes.
     pub longest_ms: u64,
-    /// A list of exact waits, used instead. The last one is repeated.
+    /// A list of exact waits, used instead, each 1 ms to 1 day. Its end is not the end of the message: the last wait is used again and
+    /// again, unless `waits_end`.
     pub waits_ms: Vec<u64>,
-    /// Each attempt counts, whatever the answer, and the attempt after the last wait of the list is the last one.
+    /// Whether the end of the list of waits is the end of the message: if the attempt after the last wait is not accepted, whatever
+    /// the answers were, it is a dead letter. The number of attempts and the time without an answer do not count then.
     pub waits_end: bool,
 }
 

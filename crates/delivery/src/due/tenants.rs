@@ -114,6 +114,18 @@ impl Tenants {
         if is_paused { 0 } else { concurrency.map_or(usize::MAX, |most| most.saturating_sub(out)).min(tokens) }
     }
 
+    /// Whether a share is held back until a call of its tenant ends.
+    pub(super) fn wait_for_calls(&self) -> bool {
+        let waits =
+            |limits: TenantLimits, it: &Busy| !it.held.is_empty() && !limits.is_paused && !limits.have_room(it.out);
+        self.busy.iter().any(|(tenant, it)| waits(self.limits(*tenant), it))
+    }
+
+    /// Whether it is paused, or its bucket is empty at this time.
+    pub(super) fn pauses(&self, tenant: i64, at_us: u64) -> bool {
+        self.limits(tenant).is_paused || self.busy.get(&tenant).is_some_and(|it| it.pace.tokens(at_us) == 0)
+    }
+
     fn busy(&mut self, tenant: i64, now_us: u64) -> &mut Busy {
         let rate = self.limits(tenant).rate;
         self.busy.entry(tenant).or_insert_with(|| Busy { pace: Pace::new(rate, now_us), ..Busy::default() })

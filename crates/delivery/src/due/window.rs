@@ -57,6 +57,8 @@ pub(crate) struct Window {
     /// Share 0 is always there.
     shares: Vec<Share>,
     free_shares: Vec<u32>,
+    /// How many of them are of destinations.
+    homes: usize,
     /// The number of each share, by the number of its destination.
     share_numbers: FxHashMap<i64, u32>,
     /// The shares whose cursor has moved since the last group.
@@ -103,7 +105,8 @@ impl Window {
             bounds,
             budget: Arc::new(Budget::new(bounds.bytes)),
             is_global,
-            shares: vec![Share::new(0)],
+            shares: vec![Share { shares: 1, ..Share::new(0) }],
+            homes: 1,
             free_shares: Vec::new(),
             moved: Vec::new(),
             to_look_at: VecDeque::new(),
@@ -478,7 +481,7 @@ impl Window {
         self.by_seq.insert(row.seq, slot);
         self.bytes += row.size as usize;
         self.budget.set_window(self.bytes, 0);
-        self.share_takes(share, row.size as usize);
+        self.count_in(share, |(messages, bytes)| (messages + 1, bytes + row.size as usize));
         if let Some(lane) = lane {
             self.lane_mut(lane).insert((row.due_ms, row.seq), slot, row.size as usize);
         }
@@ -510,7 +513,7 @@ impl Window {
         self.by_seq.remove(&entry.seq);
         self.bytes -= entry.size as usize;
         self.budget.set_window(self.bytes, entry.size as usize);
-        self.share_gives(entry.share, entry.size as usize);
+        self.count_in(entry.share, |(messages, bytes)| (messages - 1, bytes - entry.size as usize));
         if let Some(lane) = entry.lane {
             self.tidy(lane);
         }

@@ -1,10 +1,10 @@
 //! Actions on many messages (D16). Each group does a part of an action, so other items and sends do not wait for all of
 //! it.
 //!
-//! A cancel first goes through the messages in memory that have no row in the store, by their slots. Then it goes
-//! through the rows, in the order of their due times. A message that leaves memory meanwhile gets a row, and is found
-//! there. After a restart every open message has a row. Messages that came after the action began are left alone, and
-//! so are messages in the moment of sending.
+//! A cancel first goes through the messages in memory that have no row in the store, by their slots. Then it goes through
+//! the rows, in the order of their due times; of a destination or a tenant, share by share. A message that leaves memory
+//! meanwhile gets a row, and is found there. After a restart every open message has a row. Messages that came after the
+//! action began are left alone, and so are messages in the moment of sending.
 
 use super::Group;
 use crate::due::dispatcher::TakenBack;
@@ -30,7 +30,7 @@ impl Group<'_> {
             ActionKind::Cancel => (self.store.last_seq(), (filter.due_from_ms.unwrap_or(i64::MIN), i64::MIN)),
             ActionKind::Requeue => (self.store.last_letter(), (0, 0)),
         };
-        let action = Action { id, kind, filter, through, at, changed: 0, too_late: 0 };
+        let action = Action { id, kind, filter, through, at, share: 0, changed: 0, too_late: 0 };
         if let Some(is_same) = self.store.put_action(&action, self.now_ms)? {
             return Ok(if is_same { Answer::Duplicate } else { Answer::Conflict });
         }
@@ -69,10 +69,9 @@ impl Group<'_> {
             }
         }
         let lane = lane_of(action.filter.key.as_deref());
-        let (found, next) = self.store.matches(action, lane, (LOOK, CHANGE))?;
+        let (found, may_be_more) = self.store.matches(action, lane, (LOOK, CHANGE))?;
         self.cancel_each(action, &found, false)?;
-        action.at = next.unwrap_or(action.at);
-        Ok(next.is_some())
+        Ok(may_be_more)
     }
 
     /// Returns messages in memory that have no row, from slot `from` on, and the slot at which to go on.

@@ -3,6 +3,8 @@
 //! Each change has one exact answer, also in the moment of sending. If a message is taken back, it does not go out. If
 //! its send has begun, the send is not undone.
 
+use std::sync::Arc;
+
 use super::{DAY_MS, Group, answer_of, held_of, lane_of_body};
 use crate::due::dispatcher::TakenBack;
 use crate::due::strikes::IN_GROUP;
@@ -14,6 +16,7 @@ use crate::message::fields::{Request, Schema, Value};
 use crate::message::incoming::{Incoming, lane_of};
 use crate::message::partition::partition_of_name;
 use crate::message::recurrence::NEVER_MS;
+use crate::message::shares::tenant_in;
 use crate::message::until::Cause;
 use crate::message::{Cancel, Message, Reschedule};
 use crate::store::{Attempts, CRASHED, Filter, Known, Outcome, PAUSED, Position, Result, WaitingRow};
@@ -116,6 +119,9 @@ impl Group<'_> {
         if recurs && known.as_ref().is_some_and(|known| known.due_ms == NEVER_MS) {
             return Ok((self.recur_again(put, true)?, None));
         }
+        if self.is_full(&put, &mut Vec::new(), &mut Vec::new(), true)? {
+            return Ok((Answer::Full, None));
+        }
         let Incoming { mut message, content, .. } = put;
         let at_latest_ms = at_latest_ms.filter(|_| !recurs);
         let taken_back = match &known {
@@ -144,9 +150,6 @@ impl Group<'_> {
             let (digest, lane) = (put.digest, put.lane);
             let put = Incoming { message, digest, content, lane, origin: None, redelivered: false, moved_to_ms: None };
             let mut answers = Vec::new();
-            if self.is_full(&put, &mut Vec::new(), &mut answers)? {
-                return Ok((Answer::Full, None));
-            }
             self.accept(vec![put], &mut answers)?;
             return Ok((answers[0], due_ms));
         };
@@ -191,15 +194,20 @@ impl Group<'_> {
         let Some(share) = self.share_of(&message.body)? else {
             return Ok(Some(Answer::Refused)); // its destination was removed
         };
+        let is_open = message.due_ms > self.now_ms && event.as_deref() == Some("");
         self.store.drop_letter(seq)?;
         let (again, first) = self.store.numbers_of(seq)?;
         let cause = match (event.as_deref(), message.key()) {
-            (Some(""), _) if message.due_ms <= self.now_ms => Cause::Deadline,
-            (Some(data), Some(key)) if !data.is_empty() => Cause::Event(self.store.put_data(key, data)?, data.into()),
-            _ => Cause::Open,
+            (Some(data), Some(key)) if !data.is_empty() => {
+                let data = Arc::from(data);
+                Cause::Event(self.store.put_data(key, &data)?, data)
+            }
+            _ if is_open => Cause::Open,
+            _ => Cause::Deadline,
         };
         message.body = message.body.with(|extras| {
             extras.share = share;
+            extras.tenant.take_if(|_| tenant_in(share) == 0);
             if let Some(until) = &mut extras.until {
                 until.cause = cause;
             }
@@ -214,6 +222,7 @@ impl Group<'_> {
             return Ok(Some(Answer::Requeued));
         }
         let message = self.let_go_at_once(seq, message)?;
+        self.store.waits_no_more(seq)?; // it may have arrived, so any other event comes too late
         // A message that ended the process each time goes out with care.
         let strikes = if reason.ends_with(CRASHED) { IN_GROUP } else { 0 };
         let struck = Attempts { strikes, ..Attempts::none(seq, share) };

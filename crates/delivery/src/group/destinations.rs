@@ -90,19 +90,18 @@ impl Group<'_> {
     pub(crate) fn bury(&mut self) -> Result<()> {
         let Some(mut removing) = self.actions.removing.take() else { return Ok(()) };
         let share = removing.share;
-        let looks_at_rows = removing.slots.is_none();
-        let found = match removing.slots {
+        let (found, is_last) = match removing.slots {
             None => self.rows_to_bury(&mut removing)?,
             Some(from) => {
                 let in_window = self.dispatcher.lock().window.shares_of(share);
                 let (near, next) = self.near_ones(from, |entry| in_window.contains(&entry.share));
                 removing.slots = next;
-                near
+                (near, false)
             }
         };
         self.bury_each(&mut removing, &found)?;
         removing.has_more = true;
-        if found.is_empty() && looks_at_rows {
+        if found.is_empty() && is_last {
             {
                 let dispatcher = self.dispatcher.lock();
                 let is_sending = |seq: i64| dispatcher.state_of(seq).is_some_and(|it| it.0 == State::Sending);
@@ -124,21 +123,25 @@ impl Group<'_> {
         Ok(())
     }
 
-    fn rows_to_bury(&self, removing: &mut Removing) -> Result<Vec<Position>> {
+    /// The next rows of this round, of at most `CHANGE` shares. `true`: no share is left.
+    fn rows_to_bury(&self, removing: &mut Removing) -> Result<(Vec<Position>, bool)> {
         let (mut found, mut bytes) = (Vec::new(), 0);
-        loop {
-            for row in self.store.plan(removing.of, removing.at, i64::MAX, CHANGE)? {
+        for _ in 0..CHANGE {
+            for row in self.store.plan(removing.of, removing.at, i64::MAX, CHANGE - found.len())? {
                 removing.at = (row.due_ms, row.seq);
                 found.push(removing.at);
                 bytes += row.size as usize;
                 if bytes > BYTES {
-                    break;
+                    return Ok((found, false));
                 }
             }
-            let next = if found.is_empty() { self.store.next_share(removing.share, removing.of)? } else { None };
-            let Some(next) = next else { return Ok(found) };
+            if found.len() == CHANGE {
+                break;
+            }
+            let Some(next) = self.store.next_share(removing.share, removing.of)? else { return Ok((found, true)) };
             (removing.of, removing.at) = (next, removing.from);
         }
+        Ok((found, false))
     }
 
     fn bury_each(&mut self, removing: &mut Removing, found: &[Position]) -> Result<()> {

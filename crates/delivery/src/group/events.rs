@@ -12,33 +12,21 @@ use super::{Group, lane_of_body};
 use crate::base::error::OTHER_CONTENT;
 use crate::message::events::Event;
 use crate::message::incoming::{Incoming, Origin};
-use crate::message::partition::partition_of_name;
 use crate::message::record::record_of_incoming;
 use crate::message::until::{Cause, Until};
 use crate::message::{Body, Message, size_in_memory};
-use crate::store::{Letter, Result, WaitingRow, Waits};
+use crate::store::{Outcome, Position, Result, WaitingRow};
 
 impl Group<'_> {
     /// Returns the answer, and how many messages the event has let go.
-    pub(super) fn event(&mut self, event: &Event, origin: Option<Origin>) -> Result<(Answer, Option<u32>)> {
+    pub(super) fn event(&mut self, event: &Event, origin: Option<&Origin>) -> Result<(Answer, Option<u32>)> {
         let Event { id, key, event: name, .. } = event;
         if let Some(known) = self.store.known_event(key, id)? {
             if known.content == event.content() {
                 self.counts.duplicates += 1;
                 return Ok((Answer::LetGo, Some(known.let_go)));
             }
-            if let Some(origin) = origin {
-                let ((reason, allowed), record) = (OTHER_CONTENT, origin.record().to_vec());
-                let (source, line) = (origin.source.to_string(), origin.line as i64);
-                self.letters.push(Letter {
-                    source,
-                    line,
-                    reason: reason.to_owned(),
-                    allowed: allowed.to_owned(),
-                    record,
-                });
-                self.counts.dead_letters += 1;
-            }
+            self.put_letter(origin, OTHER_CONTENT, |origin| origin.record().to_vec());
             self.counts.conflicts += 1;
             return Ok((Answer::Conflict, None));
         }
@@ -46,8 +34,8 @@ impl Group<'_> {
         let waiting = self.store.waiting_for(key, name, self.now_ms)?;
         let n = self.store.put_event(event, &data)?;
         let mut let_go = 0;
-        for waits in waiting {
-            let_go += u32::from(self.let_go(key, &waits, n, &data)?);
+        for position in waiting {
+            let_go += u32::from(self.let_go(position, n, &data)?);
         }
         self.store.has_let_go(n, let_go)?;
         self.read_bodies()?;
@@ -57,10 +45,10 @@ impl Group<'_> {
     }
 
     /// Returns whether the message was not too late.
-    fn let_go(&mut self, key: &str, waits: &Waits, n: i64, data: &Arc<str>) -> Result<bool> {
-        let seq = waits.position.1;
-        let in_store = self.store.untried(waits.position)?;
-        if in_store.is_none() && !self.store.is_open_at(waits.position)? {
+    fn let_go(&mut self, position: Position, n: i64, data: &Arc<str>) -> Result<bool> {
+        let seq = position.1;
+        let in_store = self.store.untried(position)?;
+        if in_store.is_none() && !self.store.is_open_at(position)? {
             return Ok(false);
         }
         let Ok(taken) = self.dispatcher.lock().take_out(seq) else { return Ok(false) };
@@ -75,9 +63,8 @@ impl Group<'_> {
         };
         let size = body.as_ref().map_or(row.size as usize + data.len(), |body| size_in_memory(body.size())) as u32;
         let row = WaitingRow { due_ms: self.now_ms, size, ..row };
-        self.store.let_go(waits.position, n, &row)?;
-        let partition = partition_of_name(Some(key), &waits.id);
-        self.admit(&[(row, partition, body)], true)?;
+        self.store.let_go(position, n, &row)?;
+        self.admit(&[(row, 0, body)], true)?; // it has a row, so its partition is not used
         Ok(true)
     }
 
@@ -91,23 +78,31 @@ impl Group<'_> {
         Ok(Message { body: caused(message.body, n, &data), due_ms: self.now_ms, ..message })
     }
 
-    /// Whether the message may not wait for an event, because many of its key do. The puts before it are accepted first.
+    /// Whether the message may not wait for an event, because many of its key do. If they may be too many with the puts
+    /// before it, these are accepted first. `replaces`: it takes the place of a message of its name, if that waits.
     pub(super) fn is_full(
         &mut self,
         put: &Incoming,
         puts: &mut Vec<Incoming>,
         answers: &mut Vec<Answer>,
+        replaces: bool,
     ) -> Result<bool> {
         let Some(key) = put.message.key().filter(|_| put.message.body.until().is_some()) else { return Ok(false) };
-        self.accept(std::mem::take(puts), answers)?;
-        let is_full = self.store.is_full_of_waits(key)?;
-        if is_full && let Some(origin) = &put.origin {
-            let (reason, allowed) = (MANY_WAIT.to_owned(), "a message once others have ended".to_owned());
-            let (source, line) = (origin.source.to_string(), origin.line as i64);
-            self.letters.push(Letter { source, line, reason, allowed, record: record_of_incoming(put) });
-            self.counts.dead_letters += 1;
+        if !self.store.is_full_of_waits(key, puts.len())? {
+            return Ok(false);
         }
-        Ok(is_full)
+        self.accept(std::mem::take(puts), answers)?;
+        let needs_no_place = match self.store.find(Some(key), put.message.id())? {
+            Some(known) if replaces => self.store.waits(known.seq)?,
+            Some(known) => !known.outcome.is_some_and(Outcome::is_free), // it is a duplicate, or a conflict
+            None => false,
+        };
+        if needs_no_place || !self.store.is_full_of_waits(key, 0)? {
+            return Ok(false);
+        }
+        let why = (MANY_WAIT, "a message once others have ended");
+        self.put_letter(put.origin.as_ref(), why, |_| record_of_incoming(put));
+        Ok(true)
     }
 
     /// Reads the bodies of messages that came into memory without.

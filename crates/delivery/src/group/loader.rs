@@ -68,7 +68,7 @@ impl Loader {
             for id in due {
                 look_at(store, &mut dispatcher, id);
             }
-            dispatcher.window.take_looks()
+            dispatcher.take_looks()
         };
         let mut slots = Vec::new();
         for share in &shares {
@@ -132,7 +132,7 @@ impl Loader {
 
     /// Reads the next messages of the share, and returns whether there may be more.
     fn read_ahead(&self, store: &mut Store, dispatcher: &Mutex<Dispatcher>, share: u32) -> Result<(Vec<Slot>, bool)> {
-        let (id, cursor, until_ms) = {
+        let (id, cursor, until_ms, most) = {
             let mut dispatcher = dispatcher.lock();
             let until_ms = dispatcher.due_within(self.horizon_ms);
             let window = &mut dispatcher.window;
@@ -140,13 +140,13 @@ impl Loader {
             window.was_full |= !has_room;
             match (window.share(share).cursor, until_ms) {
                 (Some(cursor), Some(until_ms)) if has_room && cursor.0 <= until_ms => {
-                    (window.share(share).id, cursor, until_ms)
+                    (window.share(share).id, cursor, until_ms, ROWS.min(window.free_among_waiting()))
                 }
                 _ => return Ok((Vec::new(), false)),
             }
         };
-        let rows: Vec<WaitingRow> = store.plan(id, cursor, until_ms, ROWS)?;
-        let is_all = rows.len() < ROWS;
+        let rows: Vec<WaitingRow> = store.plan(id, cursor, until_ms, most)?;
+        let is_all = rows.len() < most;
         let mut dispatcher = dispatcher.lock();
         let slots = dispatcher.window.while_looking(share, |window| window.read_ahead(share, &rows, until_ms, is_all));
         let has_taken_all = rows.last().is_some_and(|row| dispatcher.window.is_read(share, (row.due_ms, row.seq)));

@@ -27,7 +27,7 @@ use crate::due::window::{Entry, Gone};
 use crate::group::items::{Answer, Answers, Item};
 use crate::group::operations::{NAMES_NO_DESTINATION, replied};
 use crate::group::running_actions::Actions;
-use crate::message::incoming::{Incoming, lane_in, lane_of};
+use crate::message::incoming::{Incoming, Origin, lane_in, lane_of};
 use crate::message::named::no_destination;
 use crate::message::partition::partition_of_incoming;
 use crate::message::record::record_of_incoming;
@@ -39,6 +39,8 @@ use crate::store::{Accepted, Known, Letter, Outcome, Result, Store, StoredDestin
 const DAY_MS: i64 = 86_400_000;
 /// How many messages come into memory under one hold of the dispatcher's lock. Senders wait meanwhile.
 const ADMIT: usize = 256;
+/// Once a group has let go so many messages, it takes no more items.
+const LET_GO: u64 = 1_000;
 
 /// What was set, or removed.
 #[derive(Debug)]
@@ -106,16 +108,20 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Does the items of a ticket in order. Puts that follow each other are accepted together.
-    pub(super) fn apply(&mut self, items: Vec<Item>, answered: &mut Answers) -> Result<()> {
+    /// Does the items of a ticket in order. Puts that follow each other are accepted together. Returns the items for which this
+    /// group has no time, because it has let go many messages.
+    pub(super) fn apply(&mut self, items: Vec<Item>, answered: &mut Answers) -> Result<std::vec::IntoIter<Item>> {
         let answers = &mut answered.given;
         let mut puts = Vec::new();
-        for item in items {
+        let mut items = items.into_iter();
+        while self.counts.let_go < LET_GO
+            && let Some(item) = items.next()
+        {
             match item {
                 Item::Put(incoming) => {
                     match self.addressed(incoming)? {
                         Ok(incoming) => {
-                            if self.is_full(&incoming, &mut puts, answers)? {
+                            if self.is_full(&incoming, &mut puts, answers, false)? {
                                 answers.push(replied("put", Answer::Full));
                             } else {
                                 puts.push(incoming);
@@ -143,7 +149,7 @@ impl<'a> Group<'a> {
                 }
                 Item::Requeue { id, key } => answers.push(replied("requeue", self.requeue(key.as_deref(), &id)?)),
                 Item::Event { event, origin } => {
-                    let (answer, let_go) = self.event(&event, origin)?;
+                    let (answer, let_go) = self.event(&event, origin.as_ref())?;
                     answered.let_go.extend(let_go.map(|count| (answers.len(), count)));
                     answers.push(replied("event", answer));
                 }
@@ -185,7 +191,10 @@ impl<'a> Group<'a> {
                 Item::Progress(progress) => self.store.put_input(&progress)?,
             }
         }
-        if puts.is_empty() { Ok(()) } else { self.accept(puts, answers) }
+        if !puts.is_empty() {
+            self.accept(puts, answers)?;
+        }
+        Ok(items)
     }
 
     /// Finds the destination that the message names, or refuses the message.
@@ -218,17 +227,23 @@ impl<'a> Group<'a> {
     }
 
     fn no_destination(&mut self, put: &Incoming) -> Answer {
-        if let Some(origin) = &put.origin {
-            self.letters.push(Letter {
-                source: origin.source.to_string(),
-                line: origin.line as i64,
-                reason: put.message.body.destination().map_or_else(|| NAMES_NO_DESTINATION.to_owned(), no_destination),
-                allowed: "the name of one that is set".to_owned(),
-                record: record_of_incoming(put),
-            });
-            self.counts.dead_letters += 1;
-        }
+        let reason = put.message.body.destination().map_or_else(|| NAMES_NO_DESTINATION.to_owned(), no_destination);
+        self.put_letter(put.origin.as_ref(), (&reason, "the name of one that is set"), |_| record_of_incoming(put));
         Answer::Refused
+    }
+
+    /// A record of an input that is refused becomes a dead letter.
+    fn put_letter(&mut self, at: Option<&Origin>, why: (&str, &str), record: impl FnOnce(&Origin) -> Vec<u8>) {
+        let Some(origin) = at else { return };
+        let (reason, allowed, record) = (why.0.to_owned(), why.1.to_owned(), record(origin));
+        self.letters.push(Letter {
+            source: origin.source.to_string(),
+            line: origin.line as i64,
+            reason,
+            allowed,
+            record,
+        });
+        self.counts.dead_letters += 1;
     }
 
     fn accept(&mut self, puts: Vec<Incoming>, answers: &mut Vec<Answer>) -> Result<()> {
@@ -245,7 +260,6 @@ impl<'a> Group<'a> {
                     if recurs {
                         recurring.push(Recurring::New(seq, put.message.body.clone()));
                     }
-                    let size = put.message.size_in_memory() as u32;
                     let partition = partition_of_incoming(&put);
                     if let Some(due_ms) = put.moved_to_ms {
                         moved.push(Reschedule {
@@ -257,6 +271,7 @@ impl<'a> Group<'a> {
                     let (share, redelivered) = (put.message.body.share(), put.redelivered || may_have_arrived);
                     let lane = put.lane.map(|number| lane_in(share, number));
                     let message = self.let_go_at_once(seq, put.message)?;
+                    let size = message.size_in_memory() as u32; // with the data of the event
                     let row = WaitingRow { share, redelivered, ..WaitingRow::untried(message.due_ms, seq, lane, size) };
                     fresh.push((row, partition, Some(message.body.numbered(again, first))));
                     Answer::Accepted
@@ -324,6 +339,7 @@ impl<'a> Group<'a> {
         match dispatcher.due_within(self.horizon_ms) {
             Some(until_ms) if row.due_ms <= until_ms => {
                 let share = dispatcher.open_share(row.share, || self.store.destination_numbered(row.share));
+                dispatcher.look_if_held(share);
                 if self.store.first_due_of(row.share) > until_ms {
                     dispatcher.window.none_is_due(share, until_ms); // nothing has to be read first
                 }
@@ -335,17 +351,7 @@ impl<'a> Group<'a> {
 
     fn again(&mut self, put: &Incoming, known: &Known) -> Answer {
         if known.content != put.content {
-            if let Some(origin) = &put.origin {
-                let (reason, allowed) = OTHER_CONTENT;
-                self.letters.push(Letter {
-                    source: origin.source.to_string(),
-                    line: origin.line as i64,
-                    reason: reason.to_owned(),
-                    allowed: allowed.to_owned(),
-                    record: record_of_incoming(put),
-                });
-                self.counts.dead_letters += 1;
-            }
+            self.put_letter(put.origin.as_ref(), OTHER_CONTENT, |_| record_of_incoming(put));
             self.counts.conflicts += 1;
             return Answer::Conflict;
         }

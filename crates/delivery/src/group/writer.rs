@@ -91,6 +91,8 @@ pub(crate) struct Committed {
     changed: Vec<Changed>,
     /// Outcomes for the feeds.
     ended: Vec<Arc<Ended>>,
+    /// The items for which it had no time, and their bytes.
+    left: (usize, usize),
 }
 
 /// Owns the store.
@@ -164,8 +166,7 @@ impl Writer {
         let mut state = queue.lock();
         let mut parts = Vec::new();
         let (mut items, mut bytes) = (0, 0);
-        // The rest of the last ticket comes first.
-        let mut place = self.begun.len().saturating_sub(1);
+        let mut place = 0; // what is left of begun tickets comes first
         while items < GROUP_ITEMS && bytes < GROUP_BYTES {
             if place == self.begun.len() {
                 let Some(ticket) = state.tickets.pop_front() else { break };
@@ -283,8 +284,15 @@ impl Writer {
         group.counts.dead_letters += dead;
         group.counts.undeliverable += dead;
         group.counts.expired += outcomes.dead.iter().filter(|it| it.outcome == Outcome::Expired).count() as u64;
+        let mut left = (0, 0);
         for (place, items) in std::mem::take(parts) {
-            group.apply(items, &mut self.begun[place].answers)?;
+            let Ticket { answers, items: others, .. } = &mut self.begun[place];
+            let rest = group.apply(items, answers)?;
+            left.0 += rest.len();
+            left.1 += rest.as_slice().iter().map(Item::size).sum::<usize>();
+            if rest.len() > 0 {
+                *others = rest.chain(std::mem::take(others)).collect::<Vec<_>>().into_iter();
+            }
         }
         group.act()?;
         if self.loader.is_started() {
@@ -340,7 +348,7 @@ impl Writer {
         let Outcomes { noted, mut ended, .. } = std::mem::take(outcomes);
         ended.extend(removed);
         let is_woken = more || self.loader.is_behind || !resumed_lanes.is_empty() || self.actions.has_more();
-        Ok(Committed { done, noted, placed, sent_until_ms, is_woken, resumes, resumed_lanes, changed, ended })
+        Ok(Committed { done, noted, placed, sent_until_ms, is_woken, resumes, resumed_lanes, changed, ended, left })
     }
 
     /// Notes the state for other processes that look at the store.
@@ -443,7 +451,7 @@ impl Writer {
             }
             queue.set_earlier_is_over(self.from_earlier.is_empty());
         }
-        let mut has_more_room = false;
+        let mut has_more_room = !committed.changed.is_empty(); // for what may be sent again
         let mut done = committed.done.as_slice();
         let mut placed = committed.placed.as_slice();
         loop {
@@ -485,6 +493,7 @@ impl Writer {
         }
         let more = {
             let mut state = queue.lock();
+            queue.put_back(&mut state, committed.left);
             state.open = self.store.open_count();
             state.tried = self.store.tried_count();
             state.recurring = self.store.recurring_count();

@@ -203,9 +203,7 @@ impl WriterQueue {
             return Err(DeliveryError::StoreWaits(error.clone()));
         }
         state.tickets.push_back(ticket);
-        state.items += items;
-        state.bytes += bytes;
-        self.budget.add(bytes);
+        self.put_back(&mut state, (items, bytes));
         drop(state);
         self.work.notify_one();
         Ok(None)
@@ -298,6 +296,13 @@ impl WriterQueue {
         for ticket in tickets {
             (ticket.complete)(Err(error.clone()));
         }
+    }
+
+    /// So many items and bytes wait.
+    pub(crate) fn put_back(&self, state: &mut QueueState, (items, bytes): (usize, usize)) {
+        state.items += items;
+        state.bytes += bytes;
+        self.budget.add(bytes);
     }
 
     /// So many items and bytes wait no more. A failure may have emptied the queue.

@@ -145,7 +145,7 @@ impl Columns {
             return None;
         }
         let given = plain(unknown);
-        let in_ms = given.strip_suffix(&['m', 's']);
+        let in_ms = given.strip_suffix("ms");
         let usual = [self.payload(), DELAY_MS, PAYLOAD_BASE64, self.key(), self.due(), self.id(), EXPIRES, TRACEPARENT];
         let names = usual.into_iter().chain([self.destination(), self.tenant(), UNTIL_EVENT, EVERY, CRON]);
         names.into_iter().find(|name| {
@@ -158,47 +158,28 @@ impl Columns {
                 _ => 2,
             };
             let known = plain(name);
-            !is_out && *name != unknown && (in_ms == Some(&known) || differ_at_most(&known, &given, edits))
+            !is_out && *name != unknown && (in_ms == Some(&*known) || differ_at_most(&known, &given, edits))
         })
     }
 }
 
-/// The name of a recurring message's own field, if the writer of the unknown name probably meant it.
-pub(crate) fn of_recurring(unknown: &str) -> Option<&'static str> {
+/// Refuses an unknown name if its writer probably meant one of these, each with the most letters in which it differs.
+pub(crate) fn refuse_near(unknown: &str, names: &[(&str, usize)]) -> Result<(), BadRecord> {
     let given = plain(unknown);
-    [(MISSED, 1), (TZ, 0)]
-        .into_iter()
-        .find(|(name, most)| differ_at_most(&plain(name), &given, *most))
-        .map(|(name, _)| name)
+    let is_near = |(name, most): &&(&str, usize)| *name != unknown && differ_at_most(&plain(name), &given, *most);
+    let Some((meant, _)) = names.iter().find(is_near) else { return Ok(()) };
+    let reason = format!("{} is not a field: {meant} is probably meant", quoted(unknown, 60));
+    Err(BadRecord::new(reason, format!("{meant}; a field with another meaning belongs into a payload")))
 }
 
-fn plain(name: &str) -> Vec<char> {
+fn plain(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
 }
 
 /// Whether at most `most` edits turn one text into the other. An edit adds, removes or changes a letter, or swaps two
 /// neighbours.
-fn differ_at_most(one: &[char], other: &[char], most: usize) -> bool {
-    if one.len().abs_diff(other.len()) > most {
-        return false;
-    }
-    // `rows[i % 3][j]` is the number of edits from the first `i` letters of one to the first `j` letters of the
-    // other.
-    let mut rows = [vec![0; other.len() + 1], (0..=other.len()).collect(), vec![0; other.len() + 1]];
-    rows.rotate_left(1); // row 0 is in place 0
-    for i in 1..=one.len() {
-        rows[i % 3][0] = i;
-        for j in 1..=other.len() {
-            let is_other = usize::from(one[i - 1] != other[j - 1]);
-            let (above, before) = (&rows[(i + 2) % 3], &rows[(i + 1) % 3]);
-            let mut edits = (above[j] + 1).min(above[j - 1] + is_other).min(rows[i % 3][j - 1] + 1);
-            if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
-                edits = edits.min(before[j - 2] + 1);
-            }
-            rows[i % 3][j] = edits;
-        }
-    }
-    rows[one.len() % 3][other.len()] <= most
+fn differ_at_most(one: &str, other: &str, most: usize) -> bool {
+    strsim::osa_distance(one, other) <= most
 }
 
 #[cfg(test)]

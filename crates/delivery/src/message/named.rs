@@ -14,7 +14,7 @@ use crate::base::times::rfc_3339;
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NamedSettings {
-    /// Where a message is sent: `http` or `https`. `{key}` and `{id}` stand for those of the message.
+    /// Where a message is sent: `http` or `https`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub url: String,
     /// It is a function of the Python program, and has no address.

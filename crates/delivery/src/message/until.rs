@@ -41,8 +41,10 @@ impl Cause {
 impl Until {
     /// The names are checked when the message is submitted.
     pub(super) fn unchecked<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        let names = names.into_iter().collect::<Vec<_>>().join("\n"); // no name has this
-        Self { names: names.into(), cause: Cause::Open }
+        let names: Vec<&str> = names.into_iter().collect();
+        // A bad one stands alone behind a line break, where `checked` finds it.
+        let bad = names.iter().find(|name| !is_name(name)).map(|bad| format!("\n{bad}"));
+        Self { names: bad.unwrap_or_else(|| names.join(" ")).into(), cause: Cause::Open }
     }
 
     /// Checks the names, and whether a message with this key may have them.
@@ -70,7 +72,10 @@ impl Until {
     }
 
     pub(super) fn checked(&self, key: Option<&str>, recurs: bool) -> Result<Self, BadRecord> {
-        Self::of(self.names.split(['\n', ' ']), key, recurs)
+        match self.names.strip_prefix('\n') {
+            Some(bad) => Self::of([bad], key, recurs),
+            None => Self::of(self.names.split(' '), key, recurs),
+        }
     }
 
     /// Whether it waits for an event with this name.

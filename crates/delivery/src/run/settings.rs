@@ -1,21 +1,26 @@
 //! How messages are delivered: order, retries, time-outs and bounds, the same for each destination.
 
+use std::fmt;
+use std::io::Write as _;
+use std::sync::Arc;
+
 use serde::de::DeserializeOwned;
 
 use crate::base::display::with_commas;
 use crate::base::error::DeliveryError;
+use crate::due::dispatcher::Event;
 use crate::due::pace::Rate;
 use crate::due::retry::Retry;
 use crate::due::window::Bounds;
+use crate::message::MAX_PAYLOAD;
 use crate::message::named::{NamedSettings, TenantSettings};
 use crate::sinks::inside::Allowed;
-use crate::store::Limits;
+use crate::store::{Letter, Limits};
 
 /// A setting that is a number.
 ///
-/// The options of the commands, the configuration file, `DeliveryQueue` and [`OpenOptions`](crate::OpenOptions) read
-/// their ranges, defaults and help from [`SETTINGS`]. A test compares the signatures and the hand-written pages with
-/// it.
+/// The options of the commands, the configuration file, `DeliveryQueue` and [`Settings`] read their ranges, defaults and help
+/// from [`SETTINGS`]. A test compares the signatures and the hand-written pages with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// The name of the option.
@@ -145,40 +150,79 @@ fn without_texts(error: &serde_json::Error) -> String {
     }
 }
 
-/// How to deliver.
+/// How to deliver from a store. The defaults suit most programs. A program names the others, and takes the rest from
+/// [`Settings::default`]; later versions may add fields.
+///
+/// ```
+/// use tickwheel_delivery::{Allowed, Deliverer, Destination, Rate, Retry, Settings, Verdict};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let store = folder.path().join("reminders.db");
+/// let settings = Settings {
+///     sink_timeout_ms: 5_000,
+///     retry: Retry { max_attempts: 3, first_ms: 100, longest_ms: 10_000, ..Retry::default() },
+///     rate: Some(Rate::parse("100/s")?),
+///     allowed: Allowed::parse(&["10.1.0.0/16".to_owned()])?,
+///     ..Settings::default()
+/// };
+/// let first = Deliverer::open_with(&store, Destination::function(|_| Verdict::Delivered), settings)?;
+/// let second = Deliverer::open(&store, Destination::standard_output());
+/// assert!(second.is_err_and(|error| error.to_string().starts_with("this process works with ")));
+/// first.close(None)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Whether all messages have one order, instead of one order for each key.
+    /// Whether all messages have one order, instead of one order for each key. Then one message is in flight at a time.
     pub is_global: bool,
-    /// How far ahead messages are loaded into memory.
+    /// How long before their due time messages are loaded into memory: 100 ms to 1 hour. The default is 10 s.
     pub horizon_ms: u64,
     /// How often a message is tried, and when.
     pub retry: Retry,
-    /// How fast messages are sent; `None`: as fast as the destination takes them.
+    /// How fast messages are sent, on average. Retries count too. After a quiet time, the messages of 100 ms go out at once, and at
+    /// least one. Messages that the rate holds back are late; at the end they stay in the store. `None`, the default: as fast as the
+    /// destination takes them.
     pub rate: Option<Rate>,
-    /// The most messages of one tenant that are out at a time; `None`: no limit.
+    /// The most messages of one tenant that are sent at a time, at all destinations together: 1 to 1,000,000. `None`, the default: no
+    /// limit, and tenants take turns.
     pub tenant_concurrency: Option<usize>,
-    /// How fast messages of one tenant are sent; `None`: no limit.
+    /// How fast messages of one tenant are sent; `None`, the default: no limit.
     pub tenant_rate: Option<Rate>,
-    /// The most young sends at a time. A sink may allow fewer.
+    /// The most sends at a time: requests of a webhook, calls of a function or of [`Sink::send`](crate::Sink::send). At least 1. Then
+    /// there are no spare places, unless `spare` gives some, and a call that was cut off counts until it returns. The default,
+    /// `usize::MAX`, is what the destination says: 8 young calls of a function and 64 in spare places, and 1,024 of both for a webhook.
     pub concurrency: usize,
-    /// The places beside these, for sends that are slow or in doubt. `None`: as the sink says, and none if `concurrency`
-    /// is given.
+    /// The number of spare places, 0 to 1,000,000. A send that takes long moves to a spare place, and a key whose last send was not
+    /// accepted is only tried in one. So a receiver that hangs does not hold up the others. Webhooks and a
+    /// [`ReplySink`](crate::ReplySink) get at most a third of the open files, and a sink that [is alone](crate::Sink::is_alone) gets
+    /// none. `None`, the default: as the sink says, and none if `concurrency` is given.
     pub spare: Option<usize>,
-    /// A message about which nothing is known becomes a dead letter when it was due, and its key without success, for
-    /// this long.
+    /// A message about which nothing is known (a refused connection, a time-out, a status of 503) becomes a dead letter when it was
+    /// due, and its key without success, for this long. Time in which the destination was down does not count, and each message is
+    /// tried at least once. From 1 ms to 365 days. The default is 24 hours.
     pub unanswered_for_ms: u64,
-    /// How long a send may take.
+    /// How long one send may take, from 1 ms to 1 day. A send that takes longer counts as unanswered. The default is 30 s.
     pub sink_timeout_ms: u64,
-    /// How long a message is known after its outcome.
+    /// How long the name of a message is known after its outcome: in this time, a second message with the name is a duplicate. At most
+    /// 36,500 days. The default is 7 days.
     pub keep_ids_ms: u64,
-    /// The addresses inside that named destinations may have.
+    /// The largest payload, in bytes. The default is 1 MiB.
+    pub max_payload: usize,
+    /// The addresses inside that named destinations may have. By default those of this machine and of private networks are refused,
+    /// also if a name stands for them.
     pub allowed: Allowed,
+    /// Whether to wait, if another process has the store, until that process ends, however it ends. By default it is an error.
+    pub is_standby: bool,
+    /// Receives dead letters and events. The default writes a line to standard error for each dead letter.
+    pub observer: Arc<dyn Observer>,
     /// The bounds of memory.
+    #[doc(hidden)]
     pub bounds: Bounds,
     /// The seed for the jitter of back-off.
+    #[doc(hidden)]
     pub seed: u64,
     /// Sizes of the store's steps.
+    #[doc(hidden)]
     pub limits: Limits,
 }
 
@@ -227,7 +271,10 @@ impl Default for Settings {
             unanswered_for_ms: 86_400_000,
             sink_timeout_ms: 30_000,
             keep_ids_ms: 7 * 86_400_000,
+            max_payload: MAX_PAYLOAD,
             allowed: Allowed::default(),
+            is_standby: false,
+            observer: Arc::new(StandardError),
             bounds: Bounds::default(),
             seed: 0,
             limits: Limits::default(),
@@ -235,9 +282,103 @@ impl Default for Settings {
     }
 }
 
+/// Receives dead letters and events, in a separate thread. A slow observer delays only its own next calls.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tickwheel_delivery::{DeliveryError, Event, Letter, Observer, Settings};
+///
+/// struct Log;
+///
+/// impl Observer for Log {
+///     fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError> {
+///         letters.iter().for_each(|letter| println!("{}", letter.reason));
+///         Ok(())
+///     }
+///
+///     fn events(&self, events: Vec<Event>) {
+///         println!("{events:?}");
+///     }
+/// }
+///
+/// let settings = Settings { observer: Arc::new(Log), ..Settings::default() };
+/// ```
+pub trait Observer: Send + Sync {
+    /// Receives dead letters, which are on disk. If the process crashes before this call returns, the letters are
+    /// passed again.
+    ///
+    /// # Errors
+    /// The letters could not be taken. This ends the run.
+    fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError>;
+
+    /// Receives events of the destination and the clock.
+    fn events(&self, events: Vec<Event>);
+
+    /// Large messages have left memory: an allocator that keeps pages may give them back to the system now.
+    fn memory_is_free(&self) {}
+}
+
+impl fmt::Debug for dyn Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
+}
+
+/// Writes dead letters to standard error.
+struct StandardError;
+
+impl Observer for StandardError {
+    fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError> {
+        let mut out = std::io::stderr().lock();
+        for Letter { source, line, reason, .. } in letters {
+            let _ = writeln!(out, "dead letter of {source}, line {line}: {reason}"); // stderr may be closed
+        }
+        Ok(())
+    }
+
+    fn events(&self, _: Vec<Event>) {}
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Deliverer, Destination, Verdict};
+
+    fn refused(settings: Settings) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store.db");
+        let opened = Deliverer::open_with(&store, Destination::function(|_| Verdict::Delivered), settings);
+        assert!(!store.exists(), "a failed start leaves nothing behind");
+        opened.expect_err("it is out of range").to_string()
+    }
+
+    #[test]
+    fn a_setting_out_of_range_is_named_with_what_is_allowed() {
+        let usual = Settings::default;
+        assert_eq!(refused(Settings { horizon_ms: 1, ..usual() }), "horizon is 0.001 s: it may be 0.1 to 3,600 s");
+        assert_eq!(
+            refused(Settings { sink_timeout_ms: 0, ..usual() }),
+            "sink-timeout is 0 s: it may be 0.001 to 86,400 s"
+        );
+        let keep_ids = refused(Settings { keep_ids_ms: u64::MAX, ..usual() });
+        assert!(keep_ids.ends_with(" days: it may be 0 to 36,500 days"), "{keep_ids}");
+        let unanswered = refused(Settings { unanswered_for_ms: 366 * 86_400_000, ..usual() });
+        assert!(unanswered.starts_with("unanswered-for is 31622400 s"), "{unanswered}");
+        let rate = refused(Settings { rate: Some(Rate { messages: 0, per_us: 1_000 }), ..usual() });
+        assert!(rate.starts_with("rate is 0 in 1ms: it may be one a day to"), "{rate}");
+        assert_eq!(refused(Settings { concurrency: 0, ..usual() }), "concurrency is 0: it may be 1 to 1,000,000");
+        for (retry, expected) in [
+            (Retry { max_attempts: 0, ..Retry::default() }, "max-attempts is 0: it may be 1 to 1,000,000"),
+            (
+                Retry { first_ms: 3_600_000, longest_ms: 1, ..Retry::default() },
+                "backoff's longest wait is 0.001 s: it may be 3600 to 86,400 s",
+            ),
+            (Retry { first_ms: 0, ..Retry::default() }, "backoff's first wait is 0 s: it may be 0.001 to 86,400 s"),
+            (Retry { waits_end: true, ..Retry::default() }, "waits-end needs waits: give the list that ends"),
+        ] {
+            assert_eq!(refused(Settings { retry, ..usual() }), expected);
+        }
+    }
 
     #[test]
     fn the_defaults_are_those_of_the_table_and_in_their_ranges() {

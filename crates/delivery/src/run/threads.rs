@@ -36,8 +36,6 @@ use crate::store::Checkpoints;
 use crate::store::file::owner::Ownership;
 use tickwheel::Clock;
 
-pub use shared::Observer;
-
 use senders::caught;
 use shared::{ABORT, Shared, spawn};
 
@@ -58,9 +56,9 @@ impl Running {
         settings: Settings,
         open: OpenSink,
         threads: usize,
-        observer: Box<dyn Observer>,
     ) -> Result<Self, DeliveryError> {
         let wall: Arc<dyn WallTime> = Arc::new(SystemWallTime);
+        let observer = settings.observer.clone();
         let mut engine = Engine::open(ownership, settings, Clock::monotonic(0), wall)?;
         engine.waits_for_room = true;
         let opened = open_sinks(&engine, &open, threads);

@@ -234,7 +234,7 @@ fn play(seed: u64, is_alone: bool) {
                 let name = NAMES[random.usize(0..4)];
                 let item = match random.u8(0..4) {
                     0 => set(name, r#","paused":true"#),
-                    1 => set(name, r#","rate":"5/s""#),
+                    1 => set(name, [r#","rate":"5/s""#, r#","rate":"1/min""#][random.usize(0..2)]),
                     on => pause(name, on == 2),
                 };
                 model.give(&world, vec![(item, name.to_owned(), String::new(), 0)]);
@@ -292,7 +292,7 @@ fn play(seed: u64, is_alone: bool) {
                 let tenant = ["t0", "t1", "t2"][random.usize(0..3)];
                 let item = match random.u8(0..6) {
                     0 => remove_tenant(tenant),
-                    1 => set_tenant(tenant, r#"{"rate":"5/s"}"#),
+                    1 => set_tenant(tenant, [r#"{"rate":"5/s"}"#, r#"{"rate":"2/min"}"#][random.usize(0..2)]),
                     2 => set_tenant(tenant, &format!(r#"{{"weight":{},"paused":false}}"#, random.u8(1..9))),
                     3 => set_tenant(tenant, &format!(r#"{{"concurrency":{}}}"#, random.u8(1..4))),
                     on => pause_tenant(tenant, on == 4),

@@ -1,5 +1,5 @@
 //! Messages that wait for events, at random, beside a model of rule D22. They are cancelled, moved, replaced, refused and tried
-//! anew. Keys are paused, the process ends, memory is short, a group fails, and the clock is stepped.
+//! anew. Events are forgotten, keys are paused, the process ends, memory is short, a group fails, and the clock is stepped.
 //!
 //! The model says how many messages each event lets go, and with which cause each delivery comes.
 
@@ -223,6 +223,19 @@ impl Play {
         assert_eq!(found, expected, "{:#?}", self.model.log);
     }
 
+    fn forget(&mut self) {
+        let known: Vec<_> = self.model.events.keys().cloned().collect();
+        if known.is_empty() {
+            return;
+        }
+        let (key, id) = self.one_of(&known);
+        self.log(("forget", &key, &id));
+        let (own_ms, before) = (self.own_ms(), self.model.remembered.len());
+        self.model.remembered.retain(|it| (&it.0, &it.2) != (&key, &id) || it.3 <= own_ms);
+        let was_remembered = self.model.remembered.len() < before;
+        self.ask(Item::Forget { key, id }, if was_remembered { Answer::Cancelled } else { Answer::Unknown });
+    }
+
     fn cancel(&mut self) {
         let Some(name) = self.a_name(false) else { return };
         self.log(("cancel", &name));
@@ -352,7 +365,8 @@ fn play(seed: u64, is_alone: bool) {
         }
         match what {
             0..=7 => it.put(),
-            8..=13 => it.happens(),
+            8..=12 => it.happens(),
+            13 => it.forget(),
             14..=15 => it.cancel(),
             16..=17 => it.reschedule(),
             18 => it.replace(),

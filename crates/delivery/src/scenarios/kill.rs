@@ -35,8 +35,8 @@ use crate::group::items::{Answers, Item};
 use crate::message::events::Event as Happening;
 use crate::message::incoming::{Digest, Incoming};
 use crate::message::{Body, Cancel, Message, checked};
-use crate::run::settings::Settings;
-use crate::run::threads::{Observer, Running};
+use crate::run::settings::{Observer, Settings};
+use crate::run::threads::Running;
 use crate::sinks::file::{LineSink, Target};
 use crate::sinks::{OpenSink, Opened};
 use crate::store::file::owner::Ownership;
@@ -126,7 +126,7 @@ fn settings(keep_ids_ms: u64) -> Settings {
         ..Limits::default()
     };
     let bounds = Bounds { messages: 4_000, bytes: 2 << 20, lane_messages: 40, lane_bytes: 1 << 20 };
-    Settings { horizon_ms: 200, keep_ids_ms, bounds, limits, ..Settings::default() }
+    Settings { horizon_ms: 200, keep_ids_ms, bounds, limits, observer: Arc::new(Quiet), ..Settings::default() }
 }
 
 fn appending(path: &Path) -> File {
@@ -215,7 +215,7 @@ fn child() {
     let ownership = Ownership::take(&folder.join("store.db"), &mut |_| (), &mut || true).unwrap();
     let sink = folder.join("out/delivered");
     let open: OpenSink = Arc::new(move |_| Ok(Opened::Sink(Box::new(LineSink::open(&Target::File(sink.clone()))?))));
-    let running = Running::open(ownership, settings(keep_ids_ms), open, 2, Box::new(Quiet)).unwrap();
+    let running = Running::open(ownership, settings(keep_ids_ms), open, 2).unwrap();
     running.start(running.engine().wall_clock());
     let submitted = fs::read_to_string(folder.join("submitted")).unwrap_or_default();
     let answered = fs::read_to_string(folder.join("answered")).unwrap_or_default();

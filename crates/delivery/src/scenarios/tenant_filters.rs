@@ -1,6 +1,6 @@
 //! Messages are listed, cancelled and requeued by their tenant, at all destinations or at one (D14, D16, D24).
 
-use super::destinations::world;
+use super::destinations::{message, world};
 use super::tenants::of;
 use super::testing::{ByHand, START_MS};
 use crate::due::retry::Retry;
@@ -81,6 +81,43 @@ fn those_of_one_and_no_others_are_cancelled_near_and_far__d16_d24() {
     let seen = Snapshot::open(&world.store()).unwrap().actions(None).unwrap();
     let told: Vec<_> = seen.iter().map(|it| (it.filter.tenant.as_deref().unwrap(), it.changed)).collect();
     assert_eq!(told, [("b", 4), ("nobody", 0), ("a", 2)]);
+}
+
+#[test]
+fn a_cancel_of_a_destination_goes_through_its_tenants_in_parts_also_after_a_restart__d8_d16_d24() {
+    let mut world = world(Settings::default(), &["x", "y"]);
+    let far_ms = START_MS + DAY_MS;
+    for tenant in ["a", "b", "c"] {
+        let to = |to: &str, it: i64| of(tenant, Some(to), None, &format!("{tenant}{to}{it}"), far_ms + it % 2);
+        world.give((0..800).map(|it| to("x", it)).chain([to("y", 0)]).collect());
+    }
+    let filter = Filter { destination: Some("x".to_owned()), due_before_ms: Some(far_ms + 1), ..Filter::default() };
+    let _begun = world.submit(vec![Item::Act { id: "some".to_owned(), kind: ActionKind::Cancel, filter }]);
+    let mut left = vec![world.engine.open_count()];
+    while world.engine.write(&|| Ok(())).unwrap() && left.ends_with(&[2_403]) {
+        left.push(world.engine.open_count());
+    }
+    assert!(left.ends_with(&[1_403]), "a thousand in a group: {left:?}");
+    world = world.again();
+    world.write();
+    assert_eq!(world.engine.open_count(), 1_203);
+    let action = Snapshot::open(&world.store()).unwrap().actions(Some("some")).unwrap().remove(0);
+    assert_eq!((action.changed, action.too_late), (1_200, 0));
+}
+
+#[test]
+fn a_cancel_of_a_destination_leaves_none_where_a_part_is_full__d16_d23() {
+    let world = world(Settings::default(), &["x", "y"]);
+    let far_ms = START_MS + DAY_MS;
+    let items = (0..1_001).map(|it| message("x", None, &it.to_string(), far_ms));
+    world.give(
+        items.chain([of("a", Some("x"), None, "of a", far_ms), of("a", Some("y"), None, "other", far_ms)]).collect(),
+    );
+    let world = world.again(); // now all have rows
+    let filter = Filter { destination: Some("x".to_owned()), ..Filter::default() };
+    world.give(vec![Item::Act { id: "all".to_owned(), kind: ActionKind::Cancel, filter }]);
+    (0..5).for_each(|_| world.write());
+    assert_eq!(world.engine.open_count(), 1);
 }
 
 #[test]

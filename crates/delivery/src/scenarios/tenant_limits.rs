@@ -1,6 +1,7 @@
 //! What one tenant may do: its weight, its limits, its pause (D24).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::destinations::{pause, world};
 use super::neighbours::limits;
@@ -292,6 +293,77 @@ fn a_destination_that_is_down_is_tried_with_no_message_of_a_paused_tenant__d6_d2
     assert!(sent.len() == 10 && sent.iter().all(|it| it.body.tenant() == Some("b")), "{}", sent.len());
     world.give(vec![pause_tenant("a", false)]);
     assert_eq!(world.pass_ms(60_000, arrives).len(), 10);
+}
+
+/// The sends of 200 keys of *a* fail, then those of ten of *b*, and all are told to wait for an hour. Then the destination is
+/// back. Returns after how many seconds a message arrives.
+fn goes_on_after_s(is_paused: bool) -> u64 {
+    let world = world(Settings::default(), &["x"]);
+    let to = |tenant: &str, count: usize, after_ms: i64| -> Vec<Item> {
+        let id = |it| format!("{tenant}{it}");
+        (0..count).map(|it| of(tenant, Some("x"), Some(&id(it)), &id(it), START_MS + after_ms)).collect()
+    };
+    world.give([to("a", 200, 0), to("b", 10, 400)].concat());
+    let fails = |_: &Delivery| Verdict::Unreachable { reason: "gone".to_owned(), retry_after_ms: Some(3_600_000) };
+    while !world.engine.lock_dispatcher().is_any_down() {
+        world.pass_ms(100, fails);
+    }
+    world.pass_ms(3_000, fails);
+    world.give(vec![pause_tenant("a", is_paused)]);
+    (0..600).find(|_| !world.pass_ms(1_000, arrives).is_empty()).unwrap_or(600)
+}
+
+#[test]
+fn an_outage_is_no_longer_beside_keys_of_a_paused_tenant__d6_d24() {
+    let (without, with) = (goes_on_after_s(false), goes_on_after_s(true));
+    assert!(with <= without + 3, "{with} s, and {without} s without a pause");
+}
+
+#[test]
+fn an_outage_ends_when_only_messages_of_a_paused_tenant_are_left__d6_d24() {
+    for (has_key, wait_ms) in [(true, None), (false, None), (true, Some(3_600_000)), (false, Some(3_600_000))] {
+        let world = world(Settings::default(), &["x"]);
+        let ids = (0..10).map(|id| id.to_string());
+        world.give(ids.map(|id| of("a", Some("x"), has_key.then_some(&*id), &id, START_MS)).collect());
+        let fails = |_: &Delivery| Verdict::Unreachable { reason: "gone".to_owned(), retry_after_ms: wait_ms };
+        world.pass_ms(3_000, fails);
+        assert!(world.engine.lock_dispatcher().is_any_down());
+        world.give(vec![pause_tenant("a", true)]);
+        world.pass_ms(60_000, fails);
+        assert!(!world.engine.lock_dispatcher().is_any_down(), "{has_key} {wait_ms:?}");
+        world.give(vec![pause_tenant("a", false)]);
+        assert_eq!(world.pass_ms(3_700_000, arrives).len(), 10);
+    }
+}
+
+#[test]
+fn a_closing_engine_sends_what_waits_for_a_call_of_its_tenant_and_not_what_waits_longer__d16_d24() {
+    let more = |world: &ByHand| world.engine.lock_dispatcher().has_more_to_send(Duration::from_secs(1));
+    let settings = Settings { tenant_concurrency: Some(1), sink_timeout_ms: 1_000, ..Settings::default() };
+    let world = ByHand::start(settings.clone());
+    world.give(backlog("a", 3));
+    for left in [2, 1, 0] {
+        let taken = taken(&world);
+        assert_eq!((taken.len(), more(&world)), (1, left > 0), "{left} are left");
+        settle(&world, taken);
+        assert_eq!(more(&world), left > 0, "{left} are left, and none is out");
+    }
+    for (before, after, how) in [
+        ("{}", pause_tenant("a", true), "it is paused"),
+        (r#"{"rate":"1/min"}"#, pause_tenant("b", true), "its rate says so"),
+        ("{}", pause_tenant("b", true), "its call hangs"),
+    ] {
+        let world = ByHand::start(settings.clone());
+        world.give([vec![set_tenant("a", before)], backlog("a", 3)].concat());
+        let first = taken(&world);
+        world.give(vec![after]);
+        if how == "its call hangs" {
+            world.advance_ms(1_001);
+        } else {
+            settle(&world, first);
+        }
+        assert!(taken(&world).is_empty() && !more(&world), "{how}");
+    }
 }
 
 /// Ends the process `times` times while all of it may have been sent.

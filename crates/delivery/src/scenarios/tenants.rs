@@ -198,6 +198,20 @@ fn messages_of_tenants_become_dead_letters_with_their_destination_and_come_back_
 }
 
 #[test]
+fn a_removal_of_a_destination_takes_rows_of_many_tenants_in_each_group__d8_d23_d24() {
+    let world = world(Settings::default(), &["x"]);
+    let far_ms = START_MS + 86_400_000;
+    world.give((0..1_500).map(|it| of(&it.to_string(), Some("x"), None, &it.to_string(), far_ms)).collect());
+    let _removed = world.submit(vec![Item::RemoveDestination { name: "x".to_owned(), dead: true }]);
+    let mut left = Vec::new();
+    while world.engine.write(&|| Ok(())).unwrap() {
+        left.push(world.engine.open_count());
+    }
+    assert!(left.windows(2).all(|it| it[0] - it[1] <= 1_000), "a part in each group: {left:?}");
+    assert!(left.len() < 15 && left.ends_with(&[0]), "{left:?}");
+}
+
+#[test]
 fn with_equal_loads_all_are_served_alike__d24() {
     let world = ByHand::start(Settings::default());
     world.engine.set_places(limits(4, 0));

@@ -15,8 +15,8 @@ use crate::group::items::{Answer, Item, Receipt};
 use crate::message::incoming::{Digest, Incoming};
 use crate::message::{Body, Cancel, Message};
 use crate::run::engine::Engine;
-use crate::run::settings::Settings;
-use crate::run::threads::{Observer, Running};
+use crate::run::settings::{Observer, Settings};
+use crate::run::threads::Running;
 use crate::sinks::{Delivery, OpenSink, Verdict, Verdicts};
 use crate::store::file::owner::Ownership;
 use crate::store::maintenance::check;
@@ -154,7 +154,8 @@ impl Delivering {
     ) -> Self {
         let told = Told::default();
         let ownership = Ownership::take(&folder.path().join("store.db"), &mut |_| (), &mut || false).unwrap();
-        let running = Running::open(ownership, settings, open, threads, Box::new(told.clone())).unwrap();
+        let settings = Settings { observer: Arc::new(told.clone()), ..settings };
+        let running = Running::open(ownership, settings, open, threads).unwrap();
         running.start(running.engine().wall_clock());
         Self { running, told, folder }
     }

@@ -9,8 +9,7 @@
 //! - If a request takes too long, the engine cuts it off, and its connection is closed. [`lookups`] has the threads for
 //!   names.
 //! - Certificates are checked with the certificates of the system, or of `SSL_CERT_FILE`.
-//! - The text of an error has no secrets of the operator and the receiver, even if the receiver echoes them:
-//!   [`masking`].
+//! - The text of an answer that echoes a secret of the operator is not shown: [`masking`].
 //! - [`Webhook`] has the further headers of a request, and the secrets that sign it; [`SharedWebhook`] may change them.
 
 pub(crate) mod address;
@@ -143,14 +142,13 @@ impl HttpSink {
     }
 
     /// # Errors
-    /// The reason, if no address or no body can be made for this message.
+    /// The reason, if no body can be made for this message.
     fn request(&mut self, delivery: &Delivery) -> Result<(Requests, Request<Full<Content>>, Sent), String> {
         let again = delivery.body.extras().and_then(|extras| extras.again);
         let id = idempotency_key(delivery.body.key(), delivery.body.id(), again);
         let id_value = HeaderValue::from_str(&id).expect("hex");
         let (webhook, client) = self.webhook_for(delivery)?;
         let Webhook { address, headers: own, secrets, body, .. } = &*webhook;
-        let uri = address.uri_for(delivery.body.key(), delivery.body.id())?;
         let mut headers = HeaderMap::with_capacity(own.len() + 6);
         let content = match body {
             Body::Envelope => envelope(&mut self.lines, delivery),
@@ -183,9 +181,9 @@ impl HttpSink {
             headers.insert(WEBHOOK_ID, id_value.clone());
         }
         headers.insert(IDEMPOTENCY_KEY, id_value);
-        let mut request = Request::post(uri.clone()).body(Full::new(content)).expect("it has an address");
+        let mut request = Request::post(address.uri().clone()).body(Full::new(content)).expect("it has an address");
         *request.headers_mut() = headers;
-        Ok((client, request, Sent { webhook, uri, signature }))
+        Ok((client, request, Sent { webhook, signature }))
     }
 
     /// # Errors

@@ -10,7 +10,13 @@ use ipnet::IpNet;
 use crate::base::display::quoted;
 use crate::base::error::DeliveryError;
 
-/// The networks inside that the operator allows (D23).
+/// The networks inside that the operator allows.
+///
+/// ```
+/// use tickwheel_delivery::Allowed;
+/// let allowed = Allowed::parse(&["10.0.0.0/8".to_owned(), "127.0.0.1".to_owned()])?;
+/// # Ok::<(), tickwheel_delivery::DeliveryError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Allowed(Arc<[IpNet]>);
 

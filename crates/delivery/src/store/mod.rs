@@ -58,7 +58,7 @@ pub(crate) use tables::meta::{Opening, PAUSED, RESTORED};
 pub(crate) use tables::requests::Action;
 pub use tables::requests::{Filter, Kind as ActionKind, MOST_PAUSED_KEYS};
 pub(crate) use types::{
-    Accepted, Attempts, CRASHED, Done, Known, Position, Steps, StoredDestination, StoredTenant, WaitingRow, Waits,
+    Accepted, Attempts, CRASHED, Done, Known, Position, Steps, StoredDestination, StoredTenant, WaitingRow,
 };
 pub use types::{Letter, Outcome, Progress};
 

@@ -2,8 +2,9 @@
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHashMap;
 
@@ -298,12 +299,8 @@ pub(in crate::store) struct Events {
     pub(in crate::store) have_events: bool,
     /// The upkeep has looked at the events up to this one.
     pub(in crate::store) looked_through: i64,
-}
-
-/// A message that waits for an event.
-pub(crate) struct Waits {
-    pub(crate) position: Position,
-    pub(crate) id: String,
+    /// The event whose data was read last, and the data.
+    pub(in crate::store) last_data: RefCell<Option<(i64, Weak<str>)>>,
 }
 
 /// A tenant that was set, or paused.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -21,9 +21,7 @@ use crate::tools::finalizing::ForeignCall;
 use crate::tools::fork::ProcessOwned;
 use crate::tools::gil_cell::GilCell;
 use crate::tools::times;
-use crate::values::coroutine_functions;
 use crate::values::keys::KeyTable;
-use crate::values::on_error::OnError;
 use tickwheel::internal::purgatory::Cause;
 
 #[pymethods]
@@ -52,17 +50,19 @@ impl DelayedOperationPurgatory {
         self.check_new()?;
         let timer_enabled = timer_enabled.flag("timer_enabled", true, "with False no deadline is set")?;
         let text = args::text(name, "name", "it names the purgatory in errors, and its timer")?;
-        if let Some(on_error) = on_error {
-            coroutine_functions::check_on_error(on_error)?;
-        }
         let owns_timer = timer.is_none();
         let timer = if let Some(timer) = timer {
-            timer.cast::<Timer>().cloned().map_err(|_| {
+            let timer = timer.cast::<Timer>().cloned().map_err(|_| {
                 let given = describe::type_name(timer);
                 PyTypeError::new_err(format!(
                     "timer must be a SystemTimer or a ManualTimer, got {given}: leave it out for one of its own"
                 ))
-            })?
+            })?;
+            if on_error.is_some() {
+                let text = "on_error is for a timer of its own, and a timer was given: give on_error to that timer";
+                return Err(PyValueError::new_err(text));
+            }
+            timer
         } else {
             let options = PyDict::new(py);
             options.set_item("on_error", on_error)?;
@@ -76,8 +76,6 @@ impl DelayedOperationPurgatory {
             core: ProcessOwned::new(core),
             timer_ref: entered.timer_ref().clone_ref(py),
             timer_enabled,
-            on_error: OnError::new(on_error),
-            has_on_error: on_error.is_some(),
             keys: Arc::new(KeyTable::default()),
         };
         let native = ProcessOwned::new(Arc::new(NativePurgatory::new(setup)));
@@ -285,7 +283,6 @@ impl DelayedOperationPurgatory {
         {
             let setup = &native.environment;
             visit.call(timer)?;
-            setup.on_error.visit(&visit)?;
             // Operations that wait for a reaper are alive in any case, so the lists need no visit.
             let is_alive = setup.core.hides_pending() && native.all_have_deadlines();
             if !is_alive && !setup.core.is_forked() {
@@ -296,7 +293,7 @@ impl DelayedOperationPurgatory {
         self.unfinished.visit(&visit, |list| visit.call(list))
     }
 
-    /// For a cycle that nothing else can break: a tuple that is a key, a method of the purgatory itself as `on_error`.
+    /// For a cycle that nothing else can break: such as a tuple that is a key.
     /// As when the purgatory is freed, no thread can check a key any more.
     fn __clear__(&self, py: Python<'_>) {
         let Some(_call) = ForeignCall::try_enter(py) else { return };

@@ -24,10 +24,10 @@ use tickwheel::internal::purgatory::{WatchError, WatchResult};
 /// Operations wait here for an event on a key, or for their deadline, whichever comes first.
 ///
 /// `timer`: the timer of the deadlines, a `SystemTimer` or a `ManualTimer`; by default one of its own. `timer_enabled`:
-/// with `False` no deadlines are set, and operations wait until an event. `on_error(operation, exception)`: called with
-/// what the methods of an operation raise if no caller sees it; by default the timer's. A key is any hashable value.
-/// `len` is the number of waiting operations. After Kafka's `DelayedOperationPurgatory`; see `DelayedOperation` for an
-/// example.
+/// with `False` no deadlines are set, and operations wait until an event. `on_error(operation, exception)`: for a timer
+/// of its own; it, or that of the given timer, is called with what the methods of an operation raise if no caller sees
+/// it. A key is any hashable value. `len` is the number of waiting operations. `DelayedOperation` has an example. After
+/// Kafka's `DelayedOperationPurgatory`.
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]
 pub(crate) struct DelayedOperationPurgatory {
     /// Set by `__init__`.
@@ -47,9 +47,7 @@ pub(super) struct PurgatoryParts {
 impl PurgatoryParts {
     /// No thread can check a key any more.
     pub(super) fn abandon(&self, py: Python<'_>) {
-        let on_error = &self.native.environment.on_error;
         self.native.abandon(&PythonHost::new(py));
-        on_error.drop_callee(py); // operations that wait for their deadline have a reference of their own
     }
 }
 

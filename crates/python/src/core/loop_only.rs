@@ -47,7 +47,7 @@ fn loop_context(core: &TimerCore, given: Option<&Bound<'_, PyAny>>, py: Python<'
     Ok(given.clone().unbind())
 }
 
-/// Refuses a generator function, and a coroutine function if the executor is not a loop.
+/// Refuses a coroutine function if the executor is not a loop.
 #[inline]
 pub(crate) fn check_callback(core: &TimerCore, callback: &Bound<'_, PyAny>) -> PyResult<()> {
     if coroutine_functions::is_known_plain(callback) { Ok(()) } else { check_new_callback(core, callback) }

@@ -35,7 +35,7 @@ impl Settings<'_, '_> {
             Some(bound) => Some(args::int_in(bound, "max_pending", 1, u64::MAX, "leave it out for no bound")? as usize),
             None => None,
         };
-        let config = config(&self.wheel)?.with_max_pending(max_pending);
+        let config = Config { max_pending, ..config(&self.wheel)? };
         if let Some(on_error) = self.on_error {
             coroutine_functions::check_on_error(on_error)?;
         }
@@ -67,7 +67,8 @@ pub(crate) fn config(wheel: &WheelSettings<'_>) -> PyResult<Config> {
     }
     if let Some(slack_us) = wheel.slack_us.get() {
         let hint = "use 100 for at most 10,000 wake-ups a second";
-        config = config.with_slack_us(args::int_in(slack_us, "slack_us", 0, LIMIT_MS - 1, hint)?);
+        config.slack_us = args::int_in(slack_us, "slack_us", 0, LIMIT_MS - 1, hint)?;
+        config.max_slack_us = config.slack_us;
     }
     Ok(config)
 }

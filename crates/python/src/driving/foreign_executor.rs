@@ -26,7 +26,7 @@ use tickwheel::{Released, Ticket};
 
 pub(super) fn feed_executor(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Released>) {
     // A whole advance at a time, so that the steps of the reaper do not cut a group.
-    let mut whole_advance = || -> Option<Vec<Ticket>> {
+    let whole_advance = || -> Option<Vec<Ticket>> {
         let mut released = queue.recv().ok()?;
         let mut tickets = std::mem::take(&mut released.tickets);
         while released.more {
@@ -35,7 +35,7 @@ pub(super) fn feed_executor(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut R
         }
         Some(tickets)
     };
-    while let Some(tickets) = py.detach(&mut whole_advance) {
+    while let Some(tickets) = py.detach(whole_advance) {
         // Read again each time: a reference in this thread would keep a cycle through the executor alive.
         match &core.callees.target(py) {
             CallbackTarget::Loop(event_loop) => {

@@ -247,7 +247,7 @@ impl Timer {
         Ok(count)
     }
 
-    /// List the pending tasks in order, as `(due_ms, task)`. A timer of a batch is a `BatchTimer`.
+    /// List the pending tasks in order, as `(due_ms, task)`. A timer of a batch is `(batch, index)`.
     ///
     /// `due_ms` is an instant of the timer's clock. Each task was pending at some moment of the call. A task that was
     /// pending all the while is listed, moved or not. Internal tasks of the library are not listed, but `len` counts

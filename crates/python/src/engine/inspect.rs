@@ -3,7 +3,7 @@
 //! Under the lock only references are taken. Names and dictionaries are made after it (border rule 1).
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList};
 
 use crate::core::timer_core::{NO_INDEX, TaskRef, TimerCore, index_of};
 use crate::scheduled::task_object::TimerTask;
@@ -12,8 +12,6 @@ use crate::tools::made_once::MadeOnce;
 use tickwheel::internal::STEP;
 use tickwheel::{Occupancy, Pending, Seen, Snapshot, Timer as Native};
 
-static BATCH_TIMER: MadeOnce<Py<PyAny>> = MadeOnce::new();
-static NEW_TUPLE: MadeOnce<Py<PyAny>> = MadeOnce::new();
 /// Answers percentiles.
 static HISTOGRAM: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
@@ -149,17 +147,13 @@ fn let_others_run(py: Python<'_>) {
     py.detach(|| {});
 }
 
-/// How a task appears in a list: as itself, or as a `BatchTimer` (T18). It runs no Python code: a signal's handler that raises
-/// would lose the rest of a shutdown's list.
+/// How a task appears in a list: as itself, or as a tuple of the batch and the index (T18). It runs no Python code: a signal's
+/// handler that raises would lose the rest of a shutdown's list.
 pub(crate) fn as_listed<'py>(py: Python<'py>, task: &TaskRef, tag: u32) -> PyResult<Bound<'py, PyAny>> {
     if tag == NO_INDEX {
         return Ok(task.bind(py).clone());
     }
-    let class = BATCH_TIMER.import(py, "tickwheel.batches", "BatchTimer")?;
-    NEW_TUPLE
-        .get_or_try_init(py, || Ok(py.get_type::<PyTuple>().getattr("__new__")?.unbind()))?
-        .bind(py)
-        .call1((class, (task, index_of(tag))))
+    Ok((task, index_of(tag)).into_pyobject(py)?.into_any())
 }
 
 pub(crate) fn stats<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound<'py, PyDict>> {

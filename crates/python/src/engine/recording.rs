@@ -5,12 +5,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::core::settings::{self, WheelSettings};
-use crate::engine::inspect;
 use crate::tools::args::{self, Omittable};
 use crate::tools::describe::set_items;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::int64s;
-use tickwheel::{Event, EventKind, LIMIT_US, Occupancy, Recorded, Replay as NativeReplay};
+use tickwheel::{Event, EventKind, LIMIT_US, Recorded, Replay as NativeReplay};
 
 /// The number of events; their columns as native-endian bytes (at, number, due, other: 8 bytes each; kind, level: 1);
 /// and how many events were lost since the recording began.
@@ -88,20 +87,6 @@ impl Replay {
         ];
         let native = self.native.as_mut().ok_or_else(finished)?;
         py.detach(|| native.feed(&events(&columns)?).map_err(|error| error.to_string())).map_err(PyValueError::new_err)
-    }
-
-    /// Advance the time to `at_us`, and return how full the wheel is then; no levels before the first event.
-    ///
-    /// Errors: `ValueError` and `TypeError` for an instant that no clock can show.
-    fn occupancy<'py>(&mut self, at_us: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let py = at_us.py();
-        let _call = ForeignCall::enter(py)?;
-        let at_us = args::int_in(at_us, "at_us", 0, LIMIT_US - 1, "pass an instant of the recording, in microseconds")?;
-        let native = self.native.as_mut().ok_or_else(finished)?;
-        let counted = py.detach(|| native.occupancy(at_us));
-        let mut empty = Occupancy::default();
-        empty.now_us = at_us;
-        inspect::occupancy(py, &counted.unwrap_or(empty))
     }
 
     /// Advance the time to the end of `until_us` and return the results. The replay takes no more events after that.

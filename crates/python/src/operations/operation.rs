@@ -170,8 +170,7 @@ impl DelayedOperation {
         self.fields.visit(&visit, |fields| {
             visit.call(&fields.lock)?;
             let Some(waiters) = &fields.waiters else { return Ok(()) };
-            waiters.callbacks.iter().try_for_each(|waiter| visit.call(waiter))?;
-            waiters.on_error.as_ref().map_or(Ok(()), |on_error| on_error.visit(&visit))
+            waiters.0.iter().try_for_each(|waiter| visit.call(waiter))
         })
     }
 

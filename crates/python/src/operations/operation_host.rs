@@ -13,7 +13,6 @@ use crate::tools::errors;
 use crate::tools::fork::fork_epoch;
 use crate::values::callback_scope;
 use crate::values::coroutines;
-use crate::values::on_error::Callee;
 use crate::values::report_failure::{self, Failure, Source};
 
 /// One call into the protocol.
@@ -83,10 +82,9 @@ impl<'py> PythonHost<'py> {
         how: Option<bool>,
     ) {
         let Some(waiters) = waiters else { return };
-        for waiter in &waiters.callbacks {
+        for waiter in &waiters.0 {
             if let Err(error) = waiter.call1(self.py, (how,)) {
-                let on_error = waiters.on_error.as_ref().map(|on_error| on_error.clone_ref(self.py));
-                self.report_failure((setup, on_error), op, None, error);
+                self.report_failure(setup, op, None, error);
             }
         }
     }
@@ -120,11 +118,10 @@ impl<'py> PythonHost<'py> {
         }
     }
 
-    /// Reports an error that the caller does not see (P8). With `setup` comes the operation's own reference to the
-    /// `on_error` of its purgatory, which is gone from the purgatory if its object was freed.
+    /// Reports an error that the caller does not see (P8), to the timer of the purgatory, or of the operation.
     pub(super) fn report_failure(
         &self,
-        (setup, on_error): (Option<&PurgatorySetup>, Option<Callee>),
+        setup: Option<&PurgatorySetup>,
         op: &Py<DelayedOperation>,
         method: Option<&Bound<'_, PyString>>,
         error: PyErr,
@@ -141,16 +138,10 @@ impl<'py> PythonHost<'py> {
         let method = method.as_deref();
         let timer = setup.map(|setup| setup.core.arc()).or(self.timer);
         let purgatory = setup.map(|setup| setup.name.as_str());
-        let on_error = match setup {
-            Some(setup) if setup.has_on_error => {
-                setup.on_error.get(self.py, false).or_else(|| on_error?.if_intact(self.py))
-            }
-            _ => timer.and_then(|timer| timer.on_error(self.py)),
-        };
         let failure = Failure {
             timer: timer.map(|timer| timer.name.as_str()),
             event_loop: timer.and_then(|timer| timer.callees.event_loop(self.py)),
-            on_error,
+            on_error: timer.and_then(|timer| timer.on_error(self.py)),
             logged: timer.map(|timer| &*timer.logged_failures),
             task,
             name: op.bind(self.py).as_super().get().name(self.py),

@@ -12,7 +12,6 @@ use crate::tools::finalizing;
 use crate::tools::fork::{BelongsToProcess, fork_epoch};
 use crate::tools::gil_cell::GilCell;
 use crate::values::keys::{Key, KeyHasher};
-use crate::values::on_error::Callee;
 use tickwheel::internal::purgatory::{Cause, OperationKind, OperationState, OperationTypes, Purgatory, TimerCheck};
 
 /// An operation that waits for an event or for its deadline, whichever comes first. Subclass it.
@@ -58,12 +57,10 @@ pub(super) struct OperationFields {
 /// The callables that learn the end of a wait. They belong to a wait until the operation is complete. They are set and
 /// taken together with the wait, under the lock of its watch.
 #[derive(Default)]
-pub(crate) struct Waiters {
+pub(crate) struct Waiters(
     /// Called with the end of the wait: `True` in time, `False` expired, `None` taken out.
-    pub(crate) callbacks: Vec<Py<PyAny>>,
-    /// The `on_error` of the purgatory. The purgatory may be gone when the deadline passes (border rule 8).
-    pub(crate) on_error: Option<Callee>,
-}
+    pub(crate) Vec<Py<PyAny>>,
+);
 
 impl Drop for DelayedOperation {
     fn drop(&mut self) {
@@ -81,12 +78,11 @@ impl DelayedOperation {
     }
 
     /// A wait begins. Runs no Python code.
-    pub(crate) fn wait_begins(&self, py: Python<'_>, waiter: Option<Py<PyAny>>, on_error: Option<Callee>) {
-        if waiter.is_none() && on_error.is_none() {
-            return;
+    pub(crate) fn wait_begins(&self, py: Python<'_>, waiter: Option<Py<PyAny>>) {
+        let waiters = waiter.map(|waiter| Box::new(Waiters(vec![waiter])));
+        if waiters.is_some() {
+            self.fields.with(py, |fields| fields.waiters = waiters);
         }
-        let waiters = Waiters { callbacks: waiter.into_iter().collect(), on_error };
-        self.fields.with(py, |fields| fields.waiters = Some(Box::new(waiters)));
     }
 
     /// Sets how it ended; returns its waiters.
@@ -101,7 +97,7 @@ impl DelayedOperation {
     pub(crate) fn ended_or_add_waiter(&self, py: Python<'_>, waiter: &Bound<'_, PyAny>) -> Option<Cause> {
         self.fields.with(py, |fields| {
             if fields.ended.is_none() {
-                fields.waiters.get_or_insert_default().callbacks.push(waiter.clone().unbind());
+                fields.waiters.get_or_insert_default().0.push(waiter.clone().unbind());
             }
             fields.ended
         })
@@ -109,11 +105,6 @@ impl DelayedOperation {
 
     pub(crate) fn take_waiters(&self, py: Python<'_>) -> Option<Box<Waiters>> {
         self.fields.with(py, |fields| fields.waiters.take())
-    }
-
-    /// The `on_error` of the purgatory in which it waits, or waited until it was complete.
-    pub(crate) fn on_error(&self, py: Python<'_>) -> Option<Callee> {
-        self.fields.with(py, |fields| Some(fields.waiters.as_ref()?.on_error.as_ref()?.clone_ref(py)))
     }
 
     pub(crate) fn check_process(&self, py: Python<'_>) -> PyResult<()> {

@@ -140,8 +140,8 @@ impl Host<PyOperations> for PythonHost<'_> {
         task_leaving::take_off(op.bind(self.py).as_super().get(), self.py).ok().flatten()
     }
 
-    fn wait_begins(&self, setup: &PurgatorySetup, op: &Py<DelayedOperation>) {
-        op.get().wait_begins(self.py, self.waiter.take(), setup.on_error.callee(self.py));
+    fn wait_begins(&self, _setup: &PurgatorySetup, op: &Py<DelayedOperation>) {
+        op.get().wait_begins(self.py, self.waiter.take());
     }
 
     fn take_waiters(&self, op: &Py<DelayedOperation>) -> Option<Box<Waiters>> {
@@ -171,7 +171,7 @@ impl Host<PyOperations> for PythonHost<'_> {
         }
         let call = |name: &Bound<'_, PyString>| {
             if let Err(error) = self.call_method(op, name) {
-                self.report_failure((setup, op.get().on_error(self.py)), op, Some(name), error);
+                self.report_failure(setup, op, Some(name), error);
             }
         };
         call(intern!(self.py, "on_complete"));
@@ -216,12 +216,7 @@ impl Host<PyOperations> for PythonHost<'_> {
     }
 
     fn report(&self, setup: &PurgatorySetup, op: &Py<DelayedOperation>, error: PyErr) {
-        self.report_failure(
-            (Some(setup), op.get().on_error(self.py)),
-            op,
-            Some(intern!(self.py, "try_complete")),
-            error,
-        );
+        self.report_failure(Some(setup), op, Some(intern!(self.py, "try_complete")), error);
     }
 
     fn now_us(&self, setup: &PurgatorySetup) -> u64 {

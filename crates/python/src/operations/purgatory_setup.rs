@@ -1,4 +1,4 @@
-//! The parts of a Python purgatory besides the protocol: name, timer, `on_error`, keys.
+//! The parts of a Python purgatory besides the protocol: name, timer, keys.
 
 use std::sync::Arc;
 
@@ -8,7 +8,6 @@ use crate::core::timer_core::TimerCore;
 use crate::core::timer_ref::TimerRef;
 use crate::tools::fork::ProcessOwned;
 use crate::values::keys::KeyTable;
-use crate::values::on_error::OnError;
 
 /// The parts of a Python purgatory besides the protocol.
 pub(crate) struct PurgatorySetup {
@@ -16,8 +15,5 @@ pub(crate) struct PurgatorySetup {
     pub(crate) core: ProcessOwned<TimerCore>,
     pub(crate) timer_ref: Py<TimerRef>,
     pub(crate) timer_enabled: bool,
-    pub(crate) on_error: OnError,
-    /// Whether an `on_error` was passed; otherwise the timer's is used.
-    pub(crate) has_on_error: bool,
     pub(crate) keys: Arc<KeyTable>,
 }

@@ -205,7 +205,7 @@ impl Periods<'_, '_> {
                     start.0
                 )));
             }
-            every = every.with_start(When::AtUs(start.to_us()));
+            every.start = Some(When::AtUs(start.to_us()));
         }
         if let Some(jitter_ms) = self.jitter_ms {
             let jitter = times::ms(jitter_ms, "jitter_ms")?;
@@ -215,10 +215,10 @@ impl Periods<'_, '_> {
                     jitter.0
                 )));
             }
-            every = every.with_jitter(Duration::from_micros(jitter.to_us()));
+            every.jitter = Duration::from_micros(jitter.to_us());
         }
         if let Some(missed) = self.missed {
-            every = every.with_missed(match missed.extract().unwrap_or("") {
+            every.missed = match missed.extract().unwrap_or("") {
                 "skip" => Missed::Skip,
                 "all" => Missed::All,
                 "last" => Missed::Last,
@@ -227,7 +227,7 @@ impl Periods<'_, '_> {
                     let text = format!("missed must be 'skip', 'all' or 'last', got {given}: leave it out for 'skip'");
                     return Err(PyValueError::new_err(text));
                 }
-            });
+            };
         }
         Ok((period, every))
     }

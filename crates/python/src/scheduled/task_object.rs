@@ -21,8 +21,8 @@ use tickwheel::Handle;
 ///
 /// `delay_ms`: milliseconds after `add`, or a `timedelta`; zero or less is due at once. `name` appears in
 /// snapshots and error messages. A task may be added again, also from its own callback; adding a pending task moves it.
-/// A coroutine function needs a timer whose executor is an asyncio loop. Errors: `ValueError` and `TypeError` for a bad
-/// delay or callback. After Kafka's `TimerTask`.
+/// A coroutine function needs a timer whose executor is an asyncio loop; in a `partial` it is found when it is called.
+/// Errors: `ValueError` and `TypeError` for a bad delay or callback. After Kafka's `TimerTask`.
 #[pyclass(frozen, subclass, weakref, module = "tickwheel")]
 pub(crate) struct TimerTask {
     pub(super) fields: GilCell<TaskFields>,

@@ -1,6 +1,9 @@
 //! Whether a callback is a coroutine function. `after`, `at`, `add` and `add_many` refuse one if the executor is not a
 //! loop (T8).
 //!
+//! Only functions and methods are looked at, by the flags of their code. A coroutine that any other callback returns is
+//! closed and reported when it has been called.
+//!
 //! Cost: most callbacks are plain functions, and an add checks one static cache of code objects of plain functions. The
 //! cache keeps the code objects alive; they refer to constants only.
 
@@ -11,12 +14,10 @@ use pyo3::types::{PyCFunction, PyFunction, PyString, PyType, PyWeakrefReference}
 use crate::tools::args;
 use crate::tools::gil_cell::GilCell;
 use crate::tools::made_once::{MadeOnce, intern};
-use crate::values::function_parts::{code_of, dict_of, function_of_method};
+use crate::values::function_parts::{code_of, function_of_method};
 
 /// The flag of a code object that is an `async def` (the `inspect` module's `CO_COROUTINE`).
 const CO_COROUTINE: u32 = 0x80;
-/// The flags of one with a `yield`, `def` and `async def`: `CO_GENERATOR` and `CO_ASYNC_GENERATOR`.
-const CO_ANY_GENERATOR: u32 = 0x20 | 0x200;
 
 /// How many nested partials are unwrapped.
 const MOST_PARTIALS: usize = 100;
@@ -29,13 +30,12 @@ static PLAIN: [GilCell<Option<Py<PyAny>>>; 64] = [const { GilCell::new(None) }; 
 static METHOD: MadeOnce<Py<PyType>> = MadeOnce::new();
 static WEAK_METHOD: MadeOnce<Py<PyType>> = MadeOnce::new();
 static PARTIAL: MadeOnce<Py<PyType>> = MadeOnce::new();
-static IS_COROUTINE_FUNCTION: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
 /// Whether it is a plain function that was seen before, or a C function. Most callbacks are.
 #[inline]
 pub(crate) fn is_known_plain(callback: &Bound<'_, PyAny>) -> bool {
     if let Ok(function) = callback.cast_exact::<PyFunction>() {
-        return code_of(function).is_some_and(|code| holds(entry_of(&code), &code)) && !may_be_marked(function);
+        return code_of(function).is_some_and(|code| holds(entry_of(&code), &code));
     }
     callback.is_exact_instance_of::<PyCFunction>()
 }
@@ -49,38 +49,17 @@ fn holds(entry: &GilCell<Option<Py<PyAny>>>, code: &Bound<'_, PyAny>) -> bool {
     entry.with(code.py(), |plain| plain.as_ref().is_some_and(|plain| plain.is(code)))
 }
 
-/// As `inspect.iscoroutinefunction`, which is called for types that are not checked here. `TypeError` for a generator
-/// function: a call of it would run nothing, and no one would hear of it.
+/// Whether it is a function or a method that was made by `async def`.
 pub(crate) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let py = callback.py();
     if let Ok(function) = callback.cast_exact::<PyFunction>() {
-        return if may_be_marked(function) { inspects(callback) } else { is_async(function) };
+        return is_async(function);
     }
-    if callback.is_exact_instance_of::<PyCFunction>() {
-        return Ok(false);
+    if callback.get_type().is(METHOD.import(callback.py(), "types", "MethodType")?)
+        && let Some(function) = function_of_method(callback)
+    {
+        return is_async(&function);
     }
-    let class = callback.get_type();
-    if class.is(METHOD.import(py, "types", "MethodType")?) {
-        if let Some(function) = function_of_method(callback)
-            && !may_be_marked(&function)
-        {
-            return is_async(&function);
-        }
-        let function = unwrap_partials(callback)?;
-        if is_wrapped(&function)? {
-            return Ok(false);
-        }
-        // Not a partial that contains itself: the `inspect` module would unwrap it for ever.
-    } else if callback.is_instance(PARTIAL.import(py, "functools", "partial")?)? {
-        let function = unwrap_partials(callback)?;
-        return if is_wrapped(&function)? { Ok(false) } else { is_coroutine_function(&function) };
-    } else if class.is(WEAK_METHOD.import(py, "tickwheel.weak", "weak_method")?) {
-        let method = callback.getattr(intern!(py, "_method"))?.call0()?;
-        return if method.is_none() { Ok(false) } else { is_coroutine_function(&method) };
-    } else if callback.is_instance_of::<PyType>() {
-        return Ok(false);
-    }
-    inspects(callback)
+    Ok(false)
 }
 
 /// Whether it is a `weak_method` whose object is gone: a call of it does nothing any more.
@@ -92,18 +71,6 @@ pub(crate) fn is_of_gone_object(callback: &Bound<'_, PyAny>) -> bool {
         Ok(is_weak && function.getattr(intern!(py, "_method"))?.call0()?.is_none())
     };
     is_gone().unwrap_or(false) // a partial of the user may raise: then the calls go on
-}
-
-/// What `inspect.iscoroutinefunction` returns.
-#[cold]
-fn inspects(callback: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let py = callback.py();
-    match IS_COROUTINE_FUNCTION.import(py, "inspect", "iscoroutinefunction")?.call1((callback,)) {
-        Ok(is_coroutine) => is_coroutine.is_truthy(),
-        // An object whose attributes cannot be read may still be called.
-        Err(error) if error.is_instance_of::<PyException>(py) => Ok(false),
-        Err(exit) => Err(exit),
-    }
 }
 
 /// The function inside a `functools.partial` or a method, which may be nested; any other object is returned as it is. A
@@ -123,46 +90,17 @@ pub(crate) fn unwrap_partials<'py>(callback: &Bound<'py, PyAny>) -> PyResult<Bou
     Ok(function)
 }
 
-/// Whether `inspect.markcoroutinefunction` may have marked it: it writes a private name to the function's dictionary.
-/// Most functions have none, and most others one from `functools.wraps` with a single entry.
-#[inline]
-fn may_be_marked(function: &Bound<'_, PyFunction>) -> bool {
-    let Some(dict) = dict_of(function) else { return false };
-    match dict.len() {
-        0 => false,
-        1 => !dict.contains(intern!(function.py(), "__wrapped__")).unwrap_or(false),
-        _ => true,
-    }
-}
-
-/// Whether [`unwrap_partials`] stopped before the end.
-fn is_wrapped(function: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let py = function.py();
-    let is_method = function.get_type().is(METHOD.import(py, "types", "MethodType")?);
-    Ok(is_method || function.is_instance(PARTIAL.import(py, "functools", "partial")?)?)
-}
-
 #[inline]
 fn is_async(function: &Bound<'_, PyFunction>) -> PyResult<bool> {
-    let Some(code) = code_of(function) else { return inspects(function) };
+    let Some(code) = code_of(function) else { return Ok(false) };
     let entry = entry_of(&code);
-    if holds(entry, &code) { Ok(false) } else { is_async_code(entry, &code, function) }
+    if holds(entry, &code) { Ok(false) } else { is_async_code(entry, &code) }
 }
 
 #[cold]
-fn is_async_code(
-    entry: &GilCell<Option<Py<PyAny>>>,
-    code: &Bound<'_, PyAny>,
-    function: &Bound<'_, PyFunction>,
-) -> PyResult<bool> {
+fn is_async_code(entry: &GilCell<Option<Py<PyAny>>>, code: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = code.py();
     let flags: u32 = code.getattr(intern!(py, "co_flags"))?.extract()?;
-    if flags & CO_ANY_GENERATOR != 0 {
-        return Err(PyTypeError::new_err(format!(
-            "{} is a generator function, and a call of it runs nothing: take out the yield",
-            callback_name(function)?
-        )));
-    }
     let is_async = flags & CO_COROUTINE != 0;
     if !is_async {
         let old = entry.with(py, |plain| plain.replace(code.clone().unbind()));

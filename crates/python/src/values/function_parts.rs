@@ -1,9 +1,9 @@
-//! What a Python function is made of: its code, its dictionary; and the function of a method.
+//! What a Python function is made of: its code; and the function of a method.
 //!
 //! Unsafe code: to read these by attribute takes twenty nanoseconds and raises an audit event; the C API of one Python
 //! version takes one. The limited API has no such calls. A build for it (the feature `abi3`) reads the attributes.
 
-pub(crate) use parts::{code_of, dict_of, function_of_method};
+pub(crate) use parts::{code_of, function_of_method};
 
 /// For one version of Python.
 #[cfg(not(Py_LIMITED_API))]
@@ -11,15 +11,11 @@ pub(crate) use parts::{code_of, dict_of, function_of_method};
 mod parts {
     use pyo3::ffi;
     use pyo3::prelude::*;
-    use pyo3::types::{PyDict, PyFunction};
+    use pyo3::types::PyFunction;
 
     unsafe extern "C" {
         /// `PyMethod_Function` of the C API, which pyo3 does not declare. Returns a borrowed reference.
         fn PyMethod_Function(method: *mut ffi::PyObject) -> *mut ffi::PyObject;
-
-        /// Also of the C API: where an object keeps its dictionary, which it may not have yet.
-        #[cfg(Py_3_12)]
-        fn _PyObject_GetDictPtr(object: *mut ffi::PyObject) -> *mut *mut ffi::PyObject;
     }
 
     /// Its code object. `None` if it cannot be read.
@@ -27,24 +23,6 @@ mod parts {
     pub(crate) fn code_of<'a, 'py>(function: &'a Bound<'py, PyFunction>) -> Option<Borrowed<'a, 'py, PyAny>> {
         // SAFETY: it is a function, and alive. It keeps its code alive.
         unsafe { Borrowed::from_ptr_or_opt(function.py(), ffi::PyFunction_GetCode(function.as_ptr())) }
-    }
-
-    /// Its dictionary, if it has one.
-    #[cfg(Py_3_12)]
-    #[inline]
-    pub(crate) fn dict_of<'py>(function: &Bound<'py, PyFunction>) -> Option<Bound<'py, PyDict>> {
-        // SAFETY: it is a function, and alive. The result is a field of it, or null.
-        let dict = unsafe { _PyObject_GetDictPtr(function.as_ptr()).as_ref() }.copied().unwrap_or_default();
-        // SAFETY: this takes a reference of its own to what the field holds.
-        let dict = unsafe { Bound::from_borrowed_ptr_or_opt(function.py(), dict) };
-        dict?.cast_into().ok()
-    }
-
-    /// Nothing that concerns a timer is in it before Python 3.12, which brought `inspect.markcoroutinefunction`.
-    #[cfg(not(Py_3_12))]
-    #[inline]
-    pub(crate) fn dict_of<'py>(_function: &Bound<'py, PyFunction>) -> Option<Bound<'py, PyDict>> {
-        None
     }
 
     /// What a method calls, if that is a plain function. `method` is of the type `types.MethodType`, not of another.
@@ -60,7 +38,7 @@ mod parts {
 #[cfg(Py_LIMITED_API)]
 mod parts {
     use pyo3::prelude::*;
-    use pyo3::types::{PyDict, PyFunction};
+    use pyo3::types::PyFunction;
 
     use crate::tools::made_once::intern;
 
@@ -68,12 +46,6 @@ mod parts {
     #[inline]
     pub(crate) fn code_of<'py>(function: &Bound<'py, PyFunction>) -> Option<Bound<'py, PyAny>> {
         function.getattr(intern!(function.py(), "__code__")).ok()
-    }
-
-    /// Its dictionary. A function that has none gets one, of 64 bytes.
-    #[inline]
-    pub(crate) fn dict_of<'py>(function: &Bound<'py, PyFunction>) -> Option<Bound<'py, PyDict>> {
-        function.getattr(intern!(function.py(), "__dict__")).ok()?.cast_into().ok()
     }
 
     /// What a method calls, if that is a plain function. `method` is of the type `types.MethodType`.

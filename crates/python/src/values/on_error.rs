@@ -1,4 +1,4 @@
-//! The `on_error` of a timer or a purgatory, and whether it may still be called (border rule 8).
+//! The `on_error` of a timer, and whether it may still be called (border rule 8).
 //!
 //! The collector clears a garbage function before it frees the function. A call of a cleared function crashes.
 //! `docs/internals/concurrency-proofs.md` says how this is avoided, under "What the garbage collector sees".
@@ -13,7 +13,7 @@ use crate::tools::gil_cell::GilCell;
 pub(crate) struct OnError(GilCell<Option<Callee>>);
 
 /// An object that the user passed to be called.
-pub(crate) struct Callee {
+struct Callee {
     object: Py<PyAny>,
     /// The collector clears this weak reference before it clears the object.
     weak_ref: Option<Py<PyWeakrefReference>>,
@@ -25,22 +25,13 @@ impl Callee {
     }
 
     /// Runs no Python code.
-    pub(crate) fn clone_ref(&self, py: Python<'_>) -> Self {
+    fn clone_ref(&self, py: Python<'_>) -> Self {
         let weak_ref = self.weak_ref.as_ref().map(|weak_ref| weak_ref.clone_ref(py));
         Self { object: self.object.clone_ref(py), weak_ref }
     }
 
-    /// The object to call; `None` if the collector is about to clear it.
-    pub(crate) fn if_intact(self, py: Python<'_>) -> Option<Bound<'_, PyAny>> {
-        self.is_intact(py).then(|| self.object.into_bound(py))
-    }
-
     fn is_intact(&self, py: Python<'_>) -> bool {
         self.weak_ref.as_ref().is_none_or(|weak_ref| weak_ref.bind(py).upgrade().is_some())
-    }
-
-    pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.object)
     }
 }
 
@@ -49,15 +40,10 @@ impl OnError {
         Self(GilCell::new(on_error.map(Callee::new)))
     }
 
-    /// Another reference, to be called even after this one was dropped. Runs no Python code.
-    pub(crate) fn callee(&self, py: Python<'_>) -> Option<Callee> {
-        self.0.with(py, |callee| Some(callee.as_ref()?.clone_ref(py)))
-    }
-
     /// The object to call; `None` if the collector may have cleared it or is about to. `is_hidden`: the collector does
     /// not see it now, so it is not cleared, whatever its weak references say.
     pub(crate) fn get<'py>(&self, py: Python<'py>, is_hidden: bool) -> Option<Bound<'py, PyAny>> {
-        let callee = self.callee(py)?;
+        let callee = self.0.with(py, |callee| callee.as_ref().map(|callee| callee.clone_ref(py)))?;
         (is_hidden || callee.is_intact(py)).then(|| callee.object.into_bound(py))
     }
 
@@ -68,7 +54,7 @@ impl OnError {
     }
 
     pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.0.visit(visit, |callee| callee.as_ref().map_or(Ok(()), |callee| callee.visit(visit)))
+        self.0.visit(visit, |callee| callee.as_ref().map_or(Ok(()), |callee| visit.call(&callee.object)))
     }
 }
 

@@ -4,7 +4,7 @@ The exit codes:
 
 - 0: success.
 - 1: everything is delivered, except for dead letters; or this run wrote dead letters that an earlier run could not
-  write; or an earlier run has refused rows of these files, which are not read again.
+  write.
 - 2 (not from here): wrong usage.
 - 3: reading, sending or writing the summary failed.
 - 130: a signal stopped the run.
@@ -67,7 +67,7 @@ def exit_code(result: Result, *, summary_written: bool) -> int:
         return 130
     if result.failure or not summary_written:
         return 3
-    return 1 if result.summary.dead_letters or result.late_letters or result.has_refused_rows else 0
+    return 1 if result.summary.dead_letters or result.late_letters else 0
 
 
 def _how_to_go_on(result: Result) -> str:

@@ -55,8 +55,7 @@ class Result:
     """How a run ended. `failure`: an error text. `stopped_at`: the last record read, if the input was not read to its
     end. `store`: the store with the undelivered messages, if it is kept. `late_letters`: dead letters of earlier runs,
     which could not write them. `letters_left`: some of this run are not written. `stopped_by`: the signal that
-    interrupted it. `recurring`: messages that come again, each with an occurrence that waits. `has_refused_rows`: of
-    files that were read on in, which earlier runs have refused.
+    interrupted it. `recurring`: messages that come again, each with an occurrence that waits.
     """
 
     summary: Summary
@@ -68,7 +67,6 @@ class Result:
     letters_left: bool = False
     stopped_by: str = "Ctrl-C"
     recurring: int = 0
-    has_refused_rows: bool = False
 
 
 class _Letters:
@@ -148,8 +146,7 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
     summary = running.summary
     late = max(letters.written - summary.dead_letters, 0)
     left, by = running.engine.left_letters, end.stopped_by
-    refused = end.reading is not None and end.reading.has_refused_rows
-    ended = (end.failure, end.interrupted, stopped_at, job.store, late, left, by, running.recurring, refused)
+    ended = (end.failure, end.interrupted, stopped_at, job.store, late, left, by, running.recurring)
     return Result(summary, *ended)
 
 

@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from pathlib import Path
 from typing import Any, Protocol
 
 from tickwheel._event import Event
@@ -18,7 +17,6 @@ from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.entries import Answer
 from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.read.folders import some_of
-from tickwheel.delivery.read.refused import refused_rows
 from tickwheel.delivery.read.sources import OpenSource, Source
 
 ITS_START = "its start"
@@ -30,10 +28,6 @@ _TRY_STORE_EVERY_S = 0.2
 
 class Reader(Protocol):
     """Submits the input, in threads of its own. An error goes to `Running.fail`, which ends the run."""
-
-    @property
-    def has_refused_rows(self) -> bool:
-        """Whether an earlier run has refused rows of the files that were continued."""
 
     @property
     def stopped_at(self) -> str | None:
@@ -72,7 +66,6 @@ class Reading(threading.Thread):
         self._over = Event()
         self._submitted = deque[tuple[list[Any], Future[list[Answer]]]]()  # perhaps not on disk
         self.stopped_at: str | None = ITS_START
-        self.has_refused_rows = False
 
     def stop(self) -> None:
         """Submit nothing from now on. The call does not wait for a read in progress. If a submit waits for room, the
@@ -100,7 +93,7 @@ class Reading(threading.Thread):
 
     def _read(self) -> bool:
         """Whether it reached the end."""
-        nothing_new, continued = list[str](), dict[str, Path]()
+        nothing_new = list[str]()
         for source in self._sources:
             opened = OpenSource(source, self._columns, self._running.engine.inputs, self._now_ns)
             read = 0
@@ -113,12 +106,11 @@ class Reading(threading.Thread):
                         return False
                     self.stopped_at = f"line {part.line} of {source.name}"
                     self._submit([part.records, *([part.progress] if part.progress else [])])
-            if opened.is_continued and source.path is not None:
-                continued[source.name] = source.path
             if opened.was_read and not read:
                 nothing_new.append(source.name)
         if nothing_new:  # with another option, a user expects that they are read again
-            self._say(f"Nothing new in files that earlier runs have read to the end: {some_of(nothing_new)}")
+            self._say(f"Nothing new in files that earlier runs have read to the end: {some_of(nothing_new)}.")
+            self._say("To read one again, as with another option: copy it to another name, and deliver that.")
         while self._submitted:
             if self._goes_on():
                 wait([answers for _, answers in self._submitted], _TRY_STORE_EVERY_S)
@@ -126,16 +118,6 @@ class Reading(threading.Thread):
                 return False
             else:
                 self._over.wait(_TRY_STORE_EVERY_S)
-        if continued and (refused := refused_rows(self._running.store, continued)):
-            self.has_refused_rows = True
-            reason = next(iter(refused.values()))
-            self._say(
-                f"Earlier runs have refused rows of {some_of([*refused])}, as: {reason}. They are not read again."
-            )
-            self._say(
-                "To read a file again, as with another option: copy it to another name, and deliver that, with the same"
-                " --store. The rows that were accepted count as duplicates."
-            )
         return True
 
     def _submit(self, items: list[Any]) -> None:

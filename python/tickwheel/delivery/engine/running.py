@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from tickwheel._native import MOST_PAUSED_KEYS, DeliveryEngine, Receipt, Records
+from tickwheel._native import MOST_PAUSED_KEYS, DeliveryEngine, Receipt, Records, rate_per_s
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.base.threads import start
 from tickwheel.delivery.model.entries import Answer, Letter, Pause, SetDestination
@@ -69,8 +69,8 @@ class Running:
 
         self._spans = SendSpans(opener, self) if isinstance(opener, Destination) and is_tracing() else None
         self._is_global = settings.order == "global"
-        self.rate = settings.rate
-        """How fast messages are sent; `None`: as the destination takes them."""
+        self.rate_per_s = rate_per_s(settings.rate) if settings.rate else 0
+        """How many messages the rate allows; 0: there is none."""
         self._failure: BaseException | None = None
         self.store = path
         try:
@@ -138,23 +138,6 @@ class Running:
         future = _future()
         self.engine.queue(given, partial(_give, future), **options)
         return future
-
-    def submit_parts(self, parts: Iterable[Records], **options: Any) -> "Future[list[Any]]":
-        """As `submit`, each part as soon as it is read. Errors: as of `submit`; earlier parts may be accepted then."""
-        together, tickets = _future(), [self.submit(part, **options) for part in parts]
-
-        def give(last: "Future[list[Any]]") -> None:
-            try:
-                last.result(0)  # answers come in order, but an error may come to the last one first
-                together.set_result([each for ticket in tickets for each in ticket.result(0)])
-            except BaseException as error:
-                together.set_exception(error)
-
-        if tickets:
-            tickets[-1].add_done_callback(give)
-        else:
-            together.set_result([])
-        return together
 
     def try_submit(
         self, given: object, told: Callable[[Receipt | BaseException], object], **options: Any

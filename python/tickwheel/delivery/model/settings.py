@@ -1,13 +1,12 @@
 """How to deliver: the options of `tickwheel deliver` with the same names. The engine has the table of their ranges."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from tickwheel._native import SETTINGS
+from tickwheel._native import SETTINGS, rate_per_s
 from tickwheel.delivery.base.errors import WrongUsage, quoted
 from tickwheel.delivery.model.entries import SetDestination
-from tickwheel.delivery.model.pace import Rate
 from tickwheel.delivery.model.retry import Retry
 
 
@@ -38,17 +37,29 @@ class Settings:
     bounds: Bounds = field(default_factory=Bounds)
     unanswered_for_s: float = 86_400.0
     seed: int = 0
-    rate: Rate | None = None
+    rate: str | None = None
     concurrency: int | None = None
     spare: int | None = None
     tenant_concurrency: int | None = None
-    tenant_rate: Rate | None = None
+    tenant_rate: str | None = None
     allow_addresses: tuple[str, ...] = ()
     destinations: Sequence[SetDestination] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, *, allow_addresses: Iterable[str], **how: Any) -> "Settings":
+        """From the parameters of a queue, or the options of a command. Errors: `WrongUsage`."""
+        retry = {name: how.pop(name) for name in ("max_attempts", "backoff_s", "waits_s", "waits_end")}
+        return cls(retry=Retry.of_seconds(**retry), allow_addresses=tuple(allow_addresses), **how)
 
     def __post_init__(self) -> None:
         if self.order not in ("key", "global"):
             raise WrongUsage(f"order is {self.order!r}: it may be 'key' or 'global'")
+        for name, rate in (("rate", self.rate), ("tenant-rate", self.tenant_rate)):
+            if rate is not None:
+                try:
+                    rate_per_s(f"{rate}")
+                except WrongUsage as error:
+                    raise WrongUsage(f"{name}: {error}") from None
         given: dict[str, object] = {
             "horizon": self.horizon_s,
             "max-attempts": self.retry.max_attempts,

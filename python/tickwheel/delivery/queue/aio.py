@@ -179,7 +179,6 @@ class AsyncStoreView:
     show = _in_thread(StoreView.show)
     dead = _in_thread(StoreView.dead)
     actions = _in_thread(StoreView.actions)
-    remembered = _in_thread(StoreView.remembered)
     destinations = _in_thread(StoreView.destinations)
     destination = _in_thread(StoreView.destination)
     tenants = _in_thread(StoreView.tenants)
@@ -243,16 +242,6 @@ class AsyncDeliveryQueue:
         """As `DeliveryQueue.action`."""
         queue = self._opened()
         return await queue.look(partial(queue.action, id))
-
-    async def destinations(self) -> dict[str, dict[str, Any]]:
-        """As `DeliveryQueue.destinations`."""
-        queue = self._opened()
-        return await queue.look(queue.destinations)
-
-    async def tenants(self) -> dict[str, dict[str, Any]]:
-        """As `DeliveryQueue.tenants`."""
-        queue = self._opened()
-        return await queue.look(queue.tenants)
 
     def outcomes(self) -> Outcomes:
         """The outcomes of messages from this call on: `async for outcome in queue.outcomes()`.

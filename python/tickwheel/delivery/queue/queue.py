@@ -1,7 +1,6 @@
 """`DeliveryQueue`: durable delayed delivery inside a Python program (rule D11)."""
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime, timedelta
 from inspect import iscoroutinefunction
@@ -11,7 +10,7 @@ from typing import Any, Literal, Self, TypeVar, cast
 
 import msgspec
 
-from tickwheel._native import ArrowRows, Receipt, due_ms_of, read_records
+from tickwheel._native import Receipt, due_ms_of, read_records
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import Time, act_of, why_refused
@@ -34,10 +33,8 @@ from tickwheel.delivery.model.entries import (
     SetTenant,
     no_destination,
 )
-from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
+from tickwheel.delivery.model.message import Cancel, Message
 from tickwheel.delivery.model.operations import reply
-from tickwheel.delivery.model.pace import Rate
-from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import Summary
 from tickwheel.delivery.observe.log import log_cancelled, log_letters, logger, subject_of
@@ -141,20 +138,22 @@ class DeliveryQueue:
             opener = Destination.named()
         else:
             opener = open_sink(to) if isinstance(to, str) else sink_of(to, unavailable)
-        retry = Retry.of_seconds(max_attempts, backoff_s, waits_s, waits_end)
-        settings = Settings(
-            order,
-            horizon_s,
-            sink_timeout_s,
-            keep_ids_days,
-            retry,
+        settings = Settings.of(
+            order=order,
+            horizon_s=horizon_s,
+            max_attempts=max_attempts,
+            backoff_s=backoff_s,
+            waits_s=waits_s,
+            waits_end=waits_end,
             unanswered_for_s=unanswered_for_s,
-            rate=None if rate is None else Rate.of(rate),
+            sink_timeout_s=sink_timeout_s,
+            keep_ids_days=keep_ids_days,
+            rate=rate,
             concurrency=concurrency,
             spare=spare,
             tenant_concurrency=tenant_concurrency,
-            tenant_rate=None if tenant_rate is None else Rate.of(tenant_rate, "tenant_rate"),
-            allow_addresses=tuple(allow_addresses),
+            tenant_rate=tenant_rate,
+            allow_addresses=allow_addresses,
         )
 
         def put_letters(letters: Sequence[Letter]) -> None:
@@ -173,7 +172,6 @@ class DeliveryQueue:
             self._running.close(0)
             raise
         self._running.start()
-        self._rows = ArrowRows("queue", Columns(), MAX_PAYLOAD, letters=False)
 
     def put(
         self,
@@ -530,10 +528,6 @@ class DeliveryQueue:
         self._refuse_handler(name)
         return self._ask([RemoveDestination(name, dead)], _the_one, format="item")
 
-    def destinations(self) -> dict[str, dict[str, Any]]:
-        """The settings of each named destination, by name, without secrets: `secrets_set` is when they were set."""
-        return {it.name: dict(it.settings) for page in _pages(self.view.destinations) for it in page.destinations}
-
     def set_tenant(
         self,
         name: str,
@@ -554,8 +548,8 @@ class DeliveryQueue:
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
-        ...     queue.set_tenant("acme", rate="10/s", weight=3), queue.tenants()
-        (<Answer.ACCEPTED: 'accepted'>, {'acme': {'rate': '10/s', 'weight': 3, 'paused': False}})
+        ...     queue.set_tenant("acme", rate="10/s", weight=3), queue.view.tenant("acme").settings
+        (<Answer.ACCEPTED: 'accepted'>, {'rate': '10/s', 'weight': 3})
         """
         given = {"concurrency": concurrency, "rate": rate, "weight": weight, "paused": paused}
         settings = {each: value for each, value in given.items() if value is not None}
@@ -566,11 +560,6 @@ class DeliveryQueue:
         if it was not set or paused. Its messages stay. Errors: `BadRecord` for a name that is not allowed.
         """
         return self._ask([RemoveTenant(name)], _the_one, format="item")
-
-    def tenants(self) -> dict[str, dict[str, Any]]:
-        """The settings of each tenant that was set or paused, by name, and whether it is `paused`."""
-        pages = _pages(self.view.tenants)
-        return {it.name: {**it.settings, "paused": it.paused} for page in pages for it in page.tenants}
 
     def pause(self, key: str | None = None, *, destination: str | None = None, tenant: str | None = None) -> None:
         """Send nothing more (D16), or nothing of a key, to a destination or of a tenant, until `resume`, also after a
@@ -647,27 +636,6 @@ class DeliveryQueue:
         """
         return self._running.submit(data, format="lines", trace=current_traceparent())
 
-    def submit_arrow(self, batch: Any) -> "Future[list[Answer | BadRecord]]":
-        """The same for the rows of a `pyarrow.RecordBatch` or `Table` with columns of D1: an entry for each row.
-
-        The rows are read and submitted some megabytes at a time. Errors: also `BadRecord` if no message can be read
-        from these columns; `WrongUsage` for another type.
-
-        >>> import pyarrow as pa, tempfile
-        >>> batch = pa.record_batch({"id": ["tea", "cake"], "delay_ms": [20, None], "payload": ["ready", "done"]})
-        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
-        ...     tea, cake = queue.submit_arrow(batch).result()
-        >>> tea, cake.reason
-        (<Answer.ACCEPTED: 'accepted'>, 'due is missing')
-        """
-        from tickwheel.delivery.read.arrow import batches_of, check_names, read_batch  # loads pyarrow
-
-        batches = batches_of(batch)
-        check_names(self._rows, batch.schema)
-        now_ns = time.time_ns()
-        read = (read_batch(self._rows, each, now_ns=now_ns) for each in batches)
-        return self._running.submit_parts(chain.from_iterable(read), trace=current_traceparent())
-
     def wait_until_empty(self, timeout_s: float) -> bool:
         """Whether the queue got empty within this time. Errors: `DeliveryFailed` once delivery has failed."""
         return self._running.wait(timeout_s)
@@ -700,15 +668,6 @@ class DeliveryQueue:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _pages(look: Callable[..., Any]) -> Iterator[Any]:
-    """All pages, one after another."""
-    page = look(limit=1_000)
-    yield page
-    while page.next is not None:
-        page = look(limit=1_000, cursor=page.next)
-        yield page
 
 
 def _answers(receipts: list[Receipt]) -> list[Any]:

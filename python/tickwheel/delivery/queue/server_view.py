@@ -18,7 +18,6 @@ from tickwheel.delivery.sight import (
     Details,
     LetterPage,
     Page,
-    RememberedPage,
     StoreStatus,
 )
 from tickwheel.delivery.sight.tenants import TenantPage, TenantSeen
@@ -76,10 +75,6 @@ class ServerView:
     def dead(self, **which: Any) -> LetterPage:
         """A page of dead letters, the last one first. The arguments are those of `StoreView.dead`."""
         return self._show(address("/dead", **which), LetterPage)
-
-    def remembered(self, **which: Any) -> RememberedPage:
-        """A page of remembered events. The arguments are those of `StoreView.remembered`."""
-        return self._show(address("/remembered", **which), RememberedPage)
 
     def destinations(self, *, limit: int = 100, cursor: str | None = None) -> DestinationPage:
         """A page of named destinations."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from tickwheel._native import ArrowRows, Records
-from tickwheel.delivery.base.errors import BadRecord, WrongUsage
+from tickwheel.delivery.base.errors import BadRecord
 
 _NAMES = "the schema has a name that is not UTF-8", "names in UTF-8"
 _AS_BYTES = [
@@ -20,16 +20,6 @@ _AS_BYTES = [
     (types.is_large_string, pa.large_binary()),
     (types.is_string_view, pa.binary_view()),
 ]
-
-
-def batches_of(given: Any) -> list[Any]:
-    """The batches: the given batch, or all batches of a table. Errors: `WrongUsage` if it is neither."""
-    if isinstance(given, pa.RecordBatch):
-        return [given]
-    if isinstance(given, pa.Table):
-        batches: list[Any] = given.to_batches()
-        return batches
-    raise WrongUsage(f"{given!r:.200} can't be submitted: give a pyarrow.RecordBatch or a pyarrow.Table")
 
 
 def read_batch(rows: ArrowRows, batch: Any, *, first_line: int = 1, now_ns: int | None = None) -> Iterator[Records]:

@@ -74,8 +74,6 @@ class OpenSource:
         self._name = path_as_text(source.path.resolve()) if source.path else ""
         self._before = before.get(self._name)
         self._now_ns = now_ns
-        self.is_continued = False
-        """Whether records were left out because an earlier run has taken them."""
 
     @property
     def was_read(self) -> bool:
@@ -93,7 +91,6 @@ class OpenSource:
                 _STDIN if path is None else path, "rb", buffering=-1 if is_parquet else 0, closefd=path is not None
             ) as stream:
                 after = 0 if path is None else lines_taken(stream, self._before)
-                self.is_continued = after > 0
                 read = {".csv": self._csv, ".parquet": self._parquet}.get(suffix, self._lines)
                 yield from read(stream, after)
         except OSError as error:

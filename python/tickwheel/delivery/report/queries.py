@@ -118,7 +118,7 @@ def _forecast(db: StoreSnapshot, now_ms: int) -> Forecast | None:
 
 
 def _next(db: StoreSnapshot) -> Sequence[Next]:
-    found, _ = db.waiting((None, None, None, None, None, NEXT), LOOKED_AT, None)
+    found, _ = db.waiting((None, None, None, None, None, None, NEXT), LOOKED_AT, None)
     shown = ((shown_text(it["id"]), it["key"], it["due_ms"]) for it in found)
     return [Next(id_, None if key is None else shown_text(key), due_ms) for id_, key, due_ms in shown]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.base.secret_files import read_file
-from tickwheel.delivery.serve.tls import MOST_BYTES, load_certificate, reason_of
+from tickwheel.delivery.base.tls_errors import reason_of
+from tickwheel.delivery.serve.tls import MOST_BYTES, load_certificate
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""The operator's files: tokens and certificates of the ports, headers and secrets of a webhook (rule D12).
+"""The operator's files: tokens and certificates of the ports (rule D12).
 
 They are read at the start, and again when the operator asks for it. If a file can't be used then, the values that were
-read before stay in use, and the log says why. Open connections keep their certificate, requests that have begun are
-served, and deliveries that have begun keep their headers and signature.
+read before stay in use, and the log says why. Open connections keep their certificate, and requests that have begun are
+served.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,18 +19,10 @@ _log = logger_of("tickwheel.delivery")
 
 
 class Credentials:
-    """`read_webhook` reads the files of the webhook again, and uses them; so it raises `WrongUsage` or changes nothing.
-    Errors: `WrongUsage`.
-    """
+    """Errors: `WrongUsage`."""
 
-    def __init__(
-        self,
-        token_file: Path | None = None,
-        tls: TlsFiles | None = None,
-        read_webhook: Callable[[], object] | None = None,
-    ) -> None:
+    def __init__(self, token_file: Path | None = None, tls: TlsFiles | None = None) -> None:
         self._token_file = token_file
-        self._read_webhook = read_webhook
         self.tokens: Tokens | None = read_tokens(token_file) if token_file else None
         self.certificates = Certificates(tls) if tls else None
 
@@ -57,5 +49,3 @@ class Credentials:
             yield "the tokens", read_them
         if self.certificates is not None:
             yield "the certificates", self.certificates.read
-        if self._read_webhook is not None:
-            yield "the webhook's headers and secrets", self._read_webhook

@@ -82,7 +82,7 @@ _ROUTES = (
     "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K or /message?id=I&key=K, GET /dead, GET /status,"
     " POST /requeue, POST /again?key=K or ?id=I, POST /hand-off, GET /hand-off/marks, GET or POST /actions,"
     " GET /actions/{id}, GET /destinations, PUT, GET or DELETE /destinations/{name}, POST /destinations/{name}/test,"
-    " GET /remembered, DELETE /remembered?key=K&id=I,"
+    " DELETE /remembered?key=K&id=I,"
     " GET /tenants, PUT, GET or DELETE /tenants/{name}, POST /pause or /resume, also with ?key=K, ?destination=NAME or"
     " ?tenant=NAME, GET /metrics, GET /livez, GET /readyz, GET / (a page), GET /events"
 )
@@ -137,7 +137,6 @@ def app(running: Running, max_payload: int, bodies: Bodies, live: Live) -> ASGIA
         Route("/message", messages.one, methods=["GET", "DELETE", "PATCH"]),
         Route("/dead", listing.dead, methods=["GET"]),
         Route("/status", listing.status, methods=["GET"]),
-        Route("/remembered", listing.remembered, methods=["GET"]),
         Route("/remembered", messages.forget_event, methods=["DELETE"]),
         Route("/requeue", messages.requeue, methods=["POST"]),
         Route("/again", messages.again, methods=["POST"]),

@@ -18,7 +18,6 @@ from tickwheel.delivery.sight import NoStore, StoreStatus, StoreView
 
 _PARAMETERS: Final = ("state", "key", "destination", "tenant", "until", "due_from", "due_before", "limit", "cursor")
 _PARAMETERS_OF_DEAD: Final = ("destination", "tenant", "limit", "cursor")
-_PARAMETERS_OF_EVENTS: Final = ("key", "limit", "cursor")
 _PARAMETERS_OF_A_PAGE: Final = ("limit", "cursor")
 
 
@@ -42,10 +41,6 @@ class Listing:
     async def dead(self, request: Request) -> Response:
         """A page of dead letters."""
         return await self._page(request, _PARAMETERS_OF_DEAD, self._view.dead)
-
-    async def remembered(self, request: Request) -> Response:
-        """A page of remembered events."""
-        return await self._page(request, _PARAMETERS_OF_EVENTS, self._view.remembered)
 
     async def named(self, kinds: str, request: Request) -> Response:
         """A page of named `destinations`, or of `tenants`."""
@@ -77,6 +72,8 @@ def _wanted(request: Request, names: Sequence[str], allowed: str) -> dict[str, A
     for name in ("due_from", "due_before"):
         if name in wanted:
             wanted[name] = due_of(wanted[name], name)
+    if wanted.get("until") == "":
+        raise problem(400, "until is empty", "until: the name of an event")
     if "limit" in wanted:
         if not (wanted["limit"].isascii() and wanted["limit"].isdecimal() and len(wanted["limit"]) < 10):
             raise problem(400, f"limit is {wanted['limit']!r:.100}", "limit: 1 to 1,000")

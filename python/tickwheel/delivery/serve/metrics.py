@@ -89,7 +89,7 @@ class EngineCollector(Collector):
         with StoreSnapshot(running.store) as db:
             yield gauge("paused_keys", "Keys of which nothing is sent.", count_paused_keys(db))
         rate = "How many messages --rate allows in a second; 0 if it is not given."
-        yield gauge("rate_messages_per_second", rate, running.rate.per_s if running.rate else 0)
+        yield gauge("rate_messages_per_second", rate, running.rate_per_s)
 
     def _destinations(self) -> Iterator[Metric]:
         counts, each = self._running.engine.destination_measures(NAMED)

@@ -11,6 +11,7 @@ from typing import Final
 
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.base.secret_files import read_file
+from tickwheel.delivery.base.tls_errors import reason_of
 
 MOST_BYTES: Final = 16 << 20
 _REASONS: Final = {
@@ -97,8 +98,3 @@ def load_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
         raise WrongUsage(
             f"--tls-cert {cert} and --tls-key {key}: no certificate and key in PEM: {reason_of(error)}"
         ) from error
-
-
-def reason_of(error: ssl.SSLError) -> str:
-    """OpenSSL's reason in words."""
-    return (error.reason or "unknown reason").replace("_", " ").lower()

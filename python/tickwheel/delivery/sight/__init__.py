@@ -8,7 +8,6 @@ Other code uses `view`, so Python, HTTP and the command line offer the same.
 
 from tickwheel.delivery.sight.actions import Action
 from tickwheel.delivery.sight.destinations import DestinationPage, Destinations, DestinationSeen, DestinationShown
-from tickwheel.delivery.sight.events import Remembered, RememberedPage
 from tickwheel.delivery.sight.letters import LetterPage, LetterSeen
 from tickwheel.delivery.sight.messages import Details, Page, Rule, Seen, State
 from tickwheel.delivery.sight.status import InDoubt, KeyInDoubt, StoreStatus
@@ -28,8 +27,6 @@ __all__ = [
     "LetterSeen",
     "NoStore",
     "Page",
-    "Remembered",
-    "RememberedPage",
     "Rule",
     "Seen",
     "State",

@@ -15,7 +15,6 @@ from tickwheel.delivery.sight.destinations import (
     list_destinations,
     show_destination,
 )
-from tickwheel.delivery.sight.events import RememberedPage, list_remembered
 from tickwheel.delivery.sight.letters import LetterPage, list_letters
 from tickwheel.delivery.sight.messages import Details, Filter, Page, State, list_messages, show_message
 from tickwheel.delivery.sight.status import StoreStatus, status_of
@@ -103,12 +102,6 @@ class StoreView:
         of = None if tenant is None else checked_text(tenant, "tenant")
         with _opened(self._store) as db:
             return list_letters(db, destination=to, tenant=of, limit=limit, cursor=cursor)
-
-    def remembered(self, *, key: str | None = None, limit: int = 100, cursor: str | None = None) -> RememberedPage:
-        """A page of the events that are remembered, of this key or of all, in the order in which they came."""
-        of = None if key is None else checked_text(key, "key")
-        with _opened(self._store) as db:
-            return list_remembered(db, key=of, limit=limit, cursor=cursor)
 
     # `list` is a method here, and no type any more.
     def actions(self, id: str | None = None) -> Sequence[Action]:  # noqa: A002

@@ -5,7 +5,6 @@ Files and webhooks are written by the engine itself: `Destination` of `tickwheel
 
 import importlib
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -33,7 +32,6 @@ __all__ = [
     "Webhook",
     "open_sink",
     "path_of",
-    "read_webhook_again",
     "sink_of",
     "sink_of_function",
 ]
@@ -89,13 +87,6 @@ def open_sink(spec: str, webhook: Webhook | None = None) -> Opener:
         raise WrongUsage(f"{without_secrets(spec)} is not a destination: it may be {_forms()}{hint}")
     opener: Opener = _module(kind).opener_of(spec)
     return opener
-
-
-def read_webhook_again(opener: Opener, spec: str, headers: Sequence[str], secret_file: Path | None) -> None:
-    """Read the files of a webhook again, and use the new values. Errors: `WrongUsage`; then the old values stay."""
-    webhook = Webhook.read(headers, secret_file)
-    if webhook is not None and isinstance(opener, Destination):
-        opener.replace_webhook(spec, headers=webhook.headers, secrets=webhook.secrets)
 
 
 def _forms() -> str:

@@ -20,7 +20,6 @@ _SCRIPTS: Final = (
     "figures.js",
     "requests.js",
     "messages.js",
-    "playback.js",
     "start.js",
 )
 
@@ -32,7 +31,7 @@ class LivePage(NamedTuple):
     headers: Mapping[str, str]
 
 
-def live_page(kind: Literal["service", "timer", "playback"], title: str, data: Mapping[str, object]) -> LivePage:
+def live_page(kind: Literal["service", "timer"], title: str, data: Mapping[str, object]) -> LivePage:
     """The page. `data`: JSON that its scripts read.
 
     Its policy names the scripts by their digests. So the text of a message cannot run anything.

@@ -51,14 +51,14 @@ function show_tiles({ destination, destinations: named, paused, due, oldest_over
 
 /* A timer's figures. */
 function show_timer({ counts }, rates) {
-  const of_calls = "running" in counts ? [["wait for their call", count(counts.executor_depth)], ["running", count(counts.running)]] : [];
   cards(find("flow"), [
     ["added a second", rate(rates.added)],
     ["moved a second", rate(rates.moved)],
     ["cancelled a second", rate(rates.cancelled)],
     ["fired a second", rate(rates.expired)],
     ["wake-ups a second", rate(rates.wake_ups)],
-    ...of_calls,
+    ["wait for their call", count(counts.executor_depth)],
+    ["running", count(counts.running)],
   ]);
 }
 

@@ -1,13 +1,14 @@
-// Draws how late calls or messages were, a column for each second or frame: the darker a cell, the more were so late.
+// Draws how late calls or messages were, a column for each second: the darker a cell, the more were so late.
 "use strict";
 
 const EDGES_MS = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 60_000, Infinity];
 const COLUMNS = 120;
+const RECENT = 60;
 
 class Lateness {
   constructor(canvas, words) {
     Object.assign(this, { canvas, words, columns: [], before: null, at_ms: 0, of: "calls" });
-    Object.assign(this, { from: "2 min ago", to: "now", when: "in the last minute", recent: 60, usual: "–", total: 0 });
+    Object.assign(this, { usual: "–", total: 0 });
     new ResizeObserver(() => this.draw()).observe(canvas);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
@@ -55,9 +56,9 @@ class Lateness {
       if (index % 3 === 1 && edge < Infinity) pen.fillText(duration(edge), left - 6, height - bottom - row * (index + 1) + 4);
     });
     pen.textAlign = "left";
-    pen.fillText(this.from, left, height - 4);
+    pen.fillText("2 min ago", left, height - 4);
     pen.textAlign = "right";
-    pen.fillText(this.to, width, height - 4);
+    pen.fillText("now", width, height - 4);
     pen.strokeStyle = style.getPropertyValue("--grid");
     pen.strokeRect(left + 0.5, 0.5, width - left - 1, height - bottom);
     pen.fillStyle = style.getPropertyValue("--bar");
@@ -76,7 +77,7 @@ class Lateness {
 
   say() {
     const all = new Map();
-    for (const column of this.columns.slice(-this.recent))
+    for (const column of this.columns.slice(-RECENT))
       for (const [bound_us, number] of column) all.set(bound_us, (all.get(bound_us) ?? 0) + number);
     const sorted = [...all].sort(([a], [b]) => a - b);
     const total = sorted.reduce((sum, [, number]) => sum + number, 0);
@@ -87,8 +88,8 @@ class Lateness {
     const bound = (bound_us) => (bound_us === Infinity ? "more than 1 min" : duration(bound_us / 1000));
     const upTo = (bound_us) => (bound_us === Infinity ? bound(bound_us) : `at most ${bound(bound_us)}`);
     this.words.textContent = total
-      ? `${count(total)} ${this.of} ${this.when}. Half were late by ${upTo(at(0.5))}, 99 % by ${upTo(at(0.99))}, all by ${upTo(at(1))}.`
-      : `No ${this.of} ${this.when}.`;
+      ? `${count(total)} ${this.of} in the last minute. Half were late by ${upTo(at(0.5))}, 99 % by ${upTo(at(0.99))}, all by ${upTo(at(1))}.`
+      : `No ${this.of} in the last minute.`;
     this.usual = total ? bound(at(0.99)) : "–";
     this.total = total;
   }

@@ -1,4 +1,4 @@
-// Connects the parts: a service, a timer, or a recording.
+// Connects the parts: a service, or a timer.
 "use strict";
 
 const about = JSON.parse(find("page").textContent);
@@ -17,19 +17,6 @@ function show_frame(frame) {
     show(frame, rates.per_s(frame.at_ms, frame.counts));
     if (about.kind !== "service") document.body.classList.add("loaded"); // the counts come after the wheel
   }
-}
-
-function play_recording() {
-  const { frames, timer, tick_ms, wheel_size } = about;
-  status(`A recording of the timer ${timer}, played on a wheel of tick ${tick_ms} ms and size ${wheel_size}.`, "well");
-  const step_ms = frames.length > 1 ? frames[1].at_ms - frames[0].at_ms : 0;
-  Object.assign(lateness, { from: `${duration(step_ms * COLUMNS)} before`, to: "here", when: "in the part that is shown", recent: COLUMNS });
-  new Playback(frames, (at) => {
-    const shown = frames.slice(Math.max(0, at - COLUMNS + 1), at + 1);
-    lateness.show(shown.map(({ lateness_us }) => new Map(lateness_us.map(([bound_us, number]) => [bound_us ?? Infinity, number]))));
-    rates.before = frames[at - 1];
-    show_frame(frames[at]);
-  });
 }
 
 function follow() {
@@ -118,5 +105,4 @@ function ask_for_token(words) {
   }, { once: true }));
 }
 
-if (about.kind === "playback") play_recording();
-else follow();
+follow();

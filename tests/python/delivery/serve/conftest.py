@@ -17,7 +17,6 @@ import pytest
 from tickwheel.delivery import Delivery
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.message import MAX_PAYLOAD
-from tickwheel.delivery.model.pace import Rate
 from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.serve.access import Access, Address
@@ -93,7 +92,7 @@ class Served:
                 order=order,
                 sink_timeout_s=sink_timeout_s,
                 retry=Retry(max_attempts=max_attempts, first_ms=60_000),
-                rate=None if rate is None else Rate.of(rate),
+                rate=rate,
                 allow_addresses=allow_addresses,
             ),
             lambda letters: None,

@@ -78,7 +78,7 @@ def test_a_file_takes_the_same_filters__D14_D16_D24(served: Served, tmp_path: Pa
 def test_dead_letters_of_one_are_listed_and_tried_anew__D14_D16_D24(tmp_path: Path) -> None:
     with closing(Served(tmp_path, to=Destination.named(), max_attempts=1)) as served:
         for name in ("a", "b"):
-            set_destination(served, name, "http://127.0.0.1:1/{key}")  # a message without a key is refused
+            set_destination(served, name, NOWHERE, body={"k": "{{key}}"})  # a message without a key is refused
         put(served, 1_000_000_000_000)
         assert served.running.wait(30)
 

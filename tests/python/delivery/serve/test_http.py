@@ -150,7 +150,7 @@ def test_what_there_is_not_is_answered_with_what_there_is__D11(
         " GET /dead, GET /status,"
         " POST /requeue, POST /again?key=K or ?id=I, POST /hand-off, GET /hand-off/marks, GET or POST /actions,"
         " GET /actions/{id}, GET /destinations, PUT, GET or DELETE /destinations/{name},"
-        " POST /destinations/{name}/test, GET /remembered, DELETE /remembered?key=K&id=I,"
+        " POST /destinations/{name}/test, DELETE /remembered?key=K&id=I,"
         " GET /tenants, PUT, GET or DELETE /tenants/{name},"
         " POST /pause or /resume, also with ?key=K, ?destination=NAME or ?tenant=NAME,"
         " GET /metrics, GET /livez, GET /readyz, GET / (a page), GET /events",

@@ -33,7 +33,6 @@ from tickwheel.delivery.sight import (
     DestinationShown,
     Details,
     LetterSeen,
-    Remembered,
     Rule,
     Seen,
     State,
@@ -177,7 +176,6 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
         **{(method, "/message"): ["id", "key"] for method in ("GET", "DELETE", "PATCH")},
         **{("POST", path): ["key", "destination", "tenant"] for path in ("/pause", "/resume")},
         ("POST", "/again"): ["key", "id"],
-        ("GET", "/remembered"): [*listing._PARAMETERS_OF_EVENTS],
         ("DELETE", "/remembered"): ["key", "id"],
         HAND_OFF: ["store"],
     }
@@ -208,7 +206,6 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
         ("Details", Details),
         ("Rule", Rule),
         ("Letter", LetterSeen),
-        ("Remembered", Remembered),
         ("Action", Action),
         ("Status", StoreStatus),
         ("DestinationSeen", DestinationSeen),
@@ -296,8 +293,6 @@ def go_through(served: Served, seeing: Seeing) -> None:
     assert ask("POST", "/messages", 200, event)["let_go"] == 1
     ask("GET", "/messages/{id}", 200, at="/messages/waits?key=e")
     assert served.arrived.get(timeout=10).cause == "event"
-    ask("GET", "/remembered", 200)
-    ask("GET", "/remembered", 400, at="/remembered?limit=0")
     ask("DELETE", "/remembered", 200, at="/remembered?key=e&id=happens")
     ask("DELETE", "/remembered", 404, at="/remembered?key=e&id=happens")
     ask("DELETE", "/remembered", 400)

@@ -378,24 +378,6 @@ def test_a_name_that_sqlite_uses_beside_a_store_is_no_backup_and_no_store__D20(t
     assert files(tmp_path) == ["b.db", "link.db", "s.db"]
 
 
-@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", ".lock"])
-def test_a_store_is_not_opened_beside_a_database_that_has_the_name_of_one_of_its_files__D20(
-    tmp_path: Path, suffix: str
-) -> None:
-    first = Path(f"{tmp_path}/s.db{suffix}")
-    with DeliveryQueue(first, to=lambda _: None) as queue:
-        queue.put("a", due="2100-01-01T00:00:00Z")
-        with pytest.raises(WrongUsage, match="the name of a file that SQLite keeps for"):
-            DeliveryQueue(tmp_path / "s.db", to=lambda _: None)
-    with pytest.raises(WrongUsage, match="the name of a file that SQLite keeps for"):
-        DeliveryQueue(tmp_path / "s.db", to=lambda _: None)
-    assert check_store(first).problems == ()
-    assert files(tmp_path) == [first.name]
-    DeliveryQueue(tmp_path / f"other{suffix}", to=lambda _: None).close()
-    (tmp_path / "other").write_text("no database")
-    DeliveryQueue(tmp_path / f"other{suffix}", to=lambda _: None).close()
-
-
 def test_a_backup_is_no_file_of_a_store_whose_name_is_not_utf_8__D20(tmp_path: Path) -> None:
     store = os.fsdecode(os.fsencode(tmp_path) + b"/s\xff.db")
     DeliveryQueue(store, to=lambda _: None).close()

@@ -94,6 +94,14 @@ DAMAGES = {
     "INSERT INTO moved VALUES (1, 1, 0)": "first due times of messages that do not wait: 1, number 1",
     "INSERT INTO moved SELECT 4, 1, 99": "first due times in the partition of another name: 1, number 4",
     "DELETE FROM messages WHERE seq = 1": "outcomes without a message: 1, number 1",
+    "INSERT INTO waits VALUES (77, 1, 'paid', NULL)": "waits for events without a message: 1, number 77",
+    "INSERT INTO waits VALUES (1, 1, 'paid', NULL)": "waits for events of messages that do not wait: 1, number 1",
+    "INSERT INTO waits VALUES (4, 1, 'paid', NULL)": "messages that wait for events of another key: 1, number 4",
+    "UPDATE bodies SET recurrence = '' WHERE seq = 4":
+        "messages whose waits for events are not those of their bodies: 1, number 4",
+    "INSERT INTO occurrences VALUES (77, 78, 1, NULL, 1, 0)": "occurrences without a message: 2, number 77, 78",
+    "INSERT INTO occurrences VALUES (1, 78, 1, NULL, 1, 0)": "occurrences that do not wait: 1, number 1",
+    "INSERT INTO occurrences VALUES (5, 4, 1, NULL, 1, 0)": "occurrences of messages that do not recur: 1, number 4",
     "UPDATE messages SET due_ms = 9 WHERE seq = 4":
         "messages that wait for another time than they are due at: 1, number 4",
     "UPDATE waiting SET lane = 9 WHERE seq = 4": "messages that wait in the lane of another key: 1, number 4",

@@ -52,7 +52,7 @@ def set_format(store: Path, number: int) -> None:
 
 def refusal_of(store: Path, number: int) -> str:
     return (
-        f"{store} is a store of format {number}, and this tickwheel reads and writes format 11 alone: deliver its"
+        f"{store} is a store of format {number}, and this tickwheel reads and writes format 12 alone: deliver its"
         " messages with the tickwheel that made it, or name another file"
     )
 

@@ -24,7 +24,7 @@ use crate::sinks::Verdict;
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
-/// use tickwheel_delivery::{Answer, Deliverer, Destination, Message, NamedSettings, TenantSettings, Verdict};
+/// use tickwheel_delivery::{Answer, Deliverer, Destination, Message, NamedSettings, Part, TenantSettings, Verdict};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let to = Destination::function(|_| Verdict::Delivered);
@@ -46,17 +46,17 @@ use crate::sinks::Verdict;
 ///
 /// let settings = TenantSettings { concurrency: Some(3), weight: Some(2), ..TenantSettings::default() };
 /// assert_eq!(deliverer.set_tenant("acme", &settings)?, Answer::Accepted);
-/// assert_eq!(deliverer.pause_tenant("acme")?, Answer::Paused);
-/// assert_eq!(deliverer.resume_tenant("acme")?, Answer::Resumed);
+/// assert_eq!(deliverer.pause(Part::Tenant("acme"))?, Answer::Paused);
+/// assert_eq!(deliverer.resume(Part::Tenant("acme"))?, Answer::Resumed);
 /// assert_eq!(deliverer.tenants()?.len(), 1);
 /// assert_eq!(deliverer.remove_tenant("acme")?, Answer::Removed);
 ///
-/// deliverer.pause()?;
-/// assert_eq!(deliverer.pause_key("kitchen")?, Answer::Paused);
+/// deliverer.pause(Part::All)?;
+/// assert_eq!(deliverer.pause(Part::Key("kitchen"))?, Answer::Paused);
 /// deliverer.put(Message::after("cake", Duration::ZERO, "done").with_key("kitchen"))?;
-/// deliverer.resume()?;
+/// deliverer.resume(Part::All)?;
 /// assert_eq!(deliverer.state(Some("kitchen"), "cake")?, Answer::Waiting); // its key is still paused
-/// deliverer.resume_key("kitchen")?;
+/// deliverer.resume(Part::Key("kitchen"))?;
 /// deliverer.cancel(None, "search")?;
 /// assert!(deliverer.wait_until_empty(minute)?);
 /// # deliverer.close(None)?;
@@ -68,6 +68,7 @@ use crate::sinks::Verdict;
 /// assert_eq!(deliverer.put(Message::after("tea", minute, "ready").to("acme"))?, Answer::Accepted);
 /// assert_eq!(deliverer.put(Message::after("tea", minute, "ready").to("nobody"))?, Answer::Refused);
 /// assert_eq!(deliverer.destinations()?.len(), 1);
+/// assert_eq!(deliverer.pause(Part::Destination("nobody"))?, Answer::Unknown);
 /// assert_eq!(deliverer.remove_destination("acme", false)?, Answer::Refused); // it has a message
 /// assert_eq!(deliverer.test_destination("nobody")?, None);
 /// # deliverer.close(None)?;
@@ -150,39 +151,6 @@ impl Deliverer {
         }
     }
 
-    /// Sends nothing to this destination, also after a restart, until [`resume_destination`](Deliverer::resume_destination):
-    /// [`Answer::Paused`], or [`Answer::Unknown`]. Its messages wait, and its settings stay.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), Destination::named())?;
-    /// assert_eq!(deliverer.pause_destination("acme")?, Answer::Unknown);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`DeliveryError::Usage`] if no destination can have this name. Otherwise the error that ended the run.
-    pub fn pause_destination(&self, name: &str) -> Result<Answer, DeliveryError> {
-        self.ask(Item::PauseDestination { name: checked_destination(name).map_err(usage)?, is_paused: true })
-    }
-
-    /// Ends the pause of this destination: [`Answer::Resumed`], or [`Answer::Unknown`].
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Answer, Deliverer, Destination};
-    /// # let folder = tempfile::tempdir()?;
-    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), Destination::named())?;
-    /// assert_eq!(deliverer.resume_destination("acme")?, Answer::Unknown);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The same as for [`pause_destination`](Deliverer::pause_destination).
-    pub fn resume_destination(&self, name: &str) -> Result<Answer, DeliveryError> {
-        self.ask(Item::PauseDestination { name: checked_destination(name).map_err(usage)?, is_paused: false })
-    }
-
     /// The named destinations, with their settings but without their secrets. A change without secrets keeps them.
     ///
     /// # Errors
@@ -226,23 +194,6 @@ impl Deliverer {
         }
     }
 
-    /// Sends nothing of this tenant, also after a restart, until [`resume_tenant`](Deliverer::resume_tenant):
-    /// [`Answer::Paused`]. Its messages wait. [`Answer::Refused`]: all messages have one order.
-    ///
-    /// # Errors
-    /// [`DeliveryError::Usage`] if no tenant can have this name. Otherwise the error that ended the run.
-    pub fn pause_tenant(&self, name: &str) -> Result<Answer, DeliveryError> {
-        self.change_tenant(name, TenantChange::Pause(true))
-    }
-
-    /// Ends the pause of this tenant: [`Answer::Resumed`], also if it was not paused.
-    ///
-    /// # Errors
-    /// The same as for [`pause_tenant`](Deliverer::pause_tenant).
-    pub fn resume_tenant(&self, name: &str) -> Result<Answer, DeliveryError> {
-        self.change_tenant(name, TenantChange::Pause(false))
-    }
-
     /// The tenants that were set or paused, with their settings.
     ///
     /// # Errors
@@ -255,7 +206,7 @@ impl Deliverer {
     /// stay.
     ///
     /// # Errors
-    /// The same as for [`pause_tenant`](Deliverer::pause_tenant).
+    /// The same as for [`set_tenant`](Deliverer::set_tenant).
     pub fn remove_tenant(&self, name: &str) -> Result<Answer, DeliveryError> {
         self.change_tenant(name, TenantChange::Remove)
     }
@@ -326,43 +277,51 @@ impl Deliverer {
         self.ask(Item::Again(Failing::Message(id.to_owned())))
     }
 
-    /// Stops sending, also after a restart, until [`resume`](Deliverer::resume). Messages are still accepted, and wait.
-    /// If a message is being sent in this moment, it still gets its outcome.
+    /// Stops sending, also after a restart, until [`resume`](Deliverer::resume): [`Answer::Paused`]. Messages are still accepted, and
+    /// wait. If a message is being sent in this moment, it still gets its outcome. [`Answer::Unknown`]: there is no such destination.
+    /// [`Answer::Refused`], for a key or a tenant: all messages have one order, or 10,000 keys are paused already.
     ///
     /// # Errors
-    /// The error that ended the run.
-    pub fn pause(&self) -> Result<(), DeliveryError> {
-        self.ask(Item::Pause { key: None, is_paused: true }).map(|_| ())
+    /// [`DeliveryError::Usage`] if the key, the destination or the tenant can't have this name. Otherwise the error that ended the run.
+    pub fn pause(&self, part: Part<'_>) -> Result<Answer, DeliveryError> {
+        self.set_pause(part, true)
     }
 
-    /// Ends the pause: messages that are due are sent.
+    /// Ends the pause: messages that are due are sent. [`Answer::Resumed`], also if it was not paused, or [`Answer::Unknown`].
     ///
     /// # Errors
-    /// The error that ended the run.
-    pub fn resume(&self) -> Result<(), DeliveryError> {
-        self.ask(Item::Pause { key: None, is_paused: false }).map(|_| ())
+    /// The same as for [`pause`](Deliverer::pause).
+    pub fn resume(&self, part: Part<'_>) -> Result<Answer, DeliveryError> {
+        self.set_pause(part, false)
     }
 
-    /// Stops sending the messages of this key, also after a restart, until [`resume_key`](Deliverer::resume_key):
-    /// [`Answer::Paused`]. The messages wait in the store. If a message was tried before, it is marked `redelivered`
-    /// when it is sent later. The answer is [`Answer::Refused`] if all messages have one order, or if 10,000 keys are
-    /// paused already.
-    ///
-    /// # Errors
-    /// [`DeliveryError::Usage`] if no message can have this key. Otherwise the error that ended the run.
-    pub fn pause_key(&self, key: &str) -> Result<Answer, DeliveryError> {
-        check_name(Some(key), "any").map_err(usage)?;
-        self.ask(Item::Pause { key: Some(key.to_owned()), is_paused: true })
+    fn set_pause(&self, part: Part<'_>, is_paused: bool) -> Result<Answer, DeliveryError> {
+        self.ask(match part {
+            Part::All => Item::Pause { key: None, is_paused },
+            Part::Key(key) => {
+                check_name(Some(key), "any").map_err(usage)?;
+                Item::Pause { key: Some(key.to_owned()), is_paused }
+            }
+            Part::Destination(name) => {
+                Item::PauseDestination { name: checked_destination(name).map_err(usage)?, is_paused }
+            }
+            Part::Tenant(name) => return self.change_tenant(name, TenantChange::Pause(is_paused)),
+        })
     }
+}
 
-    /// Ends the pause of this key: its messages that are due are sent.
-    ///
-    /// # Errors
-    /// The same as for [`pause_key`](Deliverer::pause_key).
-    pub fn resume_key(&self, key: &str) -> Result<(), DeliveryError> {
-        check_name(Some(key), "any").map_err(usage)?;
-        self.ask(Item::Pause { key: Some(key.to_owned()), is_paused: false }).map(|_| ())
-    }
+/// What [`Deliverer::pause`] stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Part<'a> {
+    /// All messages.
+    All,
+    /// The messages of this key. They wait in the store. One that was tried before is marked `redelivered` when it is sent later.
+    Key(&'a str),
+    /// The messages that name this destination. Its settings stay.
+    Destination(&'a str),
+    /// The messages of this tenant.
+    Tenant(&'a str),
 }
 
 fn json_of(settings: &impl Serialize) -> Result<String, DeliveryError> {

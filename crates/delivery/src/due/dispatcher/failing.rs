@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Dispatcher, Event, InFlight};
 use crate::base::display::{self, cut};
 use crate::due::clocks::Alarm;
-use crate::due::destination::{Destination, Queues};
+use crate::due::destination::Destination;
 use crate::due::doubt::{Doubt, Key};
 use crate::due::fair_queue::Offer;
 use crate::due::lanes::Slot;
@@ -371,42 +371,41 @@ impl Dispatcher {
             let share = self.next_tried_of(share); // of those that left memory
             self.to.work_mut(share).wants_one_early = true;
             self.wants_look(share);
-            if let Some(key) = self.to[share].doubts.longest_waiting(|key| self.window.may_be_sent(key)) {
+            let may_be_sent = |key: Key| self.window.may_be_sent(key) && self.tenant_is_free(key.share());
+            if let Some(key) = self.to[share].doubts.longest_waiting(may_be_sent) {
                 self.wake(key);
             }
         }
     }
 
-    /// Whether a message is due, or is being sent, or will be tried again. Paused keys do not count.
+    /// Whether a message is due, or is being sent, or will be tried again. Paused keys and tenants do not count.
     fn has_any_to_try(&self, share: u32) -> bool {
-        let Queues { fresh, in_doubt, .. } = &self.to[share].queues;
-        let will_be_tried = |key, doubt: &Doubt| match key {
-            Key::Message(..) => true,
-            Key::Lane(share, number) => {
-                (doubt.waits() || doubt.parked.is_some()) && !self.window.is_lane_paused(share, number)
-            }
+        let goes_on = |share: u32| !self.tenants.limits(self.tenant_at(share)).is_paused;
+        let will_be_tried = |key: Key, doubt: &Doubt| {
+            let is_tried = matches!(key, Key::Message(..)) || doubt.waits() || doubt.parked.is_some();
+            is_tried && goes_on(key.share()) && self.window.may_be_sent(key)
         };
         self.limit.is_paused
             || self.to[share].is_paused
-            || !fresh.is_empty()
-            || !in_doubt.is_empty()
+            || self.to[share].queues.shares().any(goes_on)
             || self.has_struck_to_send(share)
             || self.flights.open.values().any(|flight| flight.share == share)
             || !self.to[share].to_wake.is_empty()
-            || self.shares_at(share).any(|share| !self.to.work(share).wanted.is_empty())
+            || self.shares_at(share).into_iter().any(|share| goes_on(share) && !self.to.work(share).wanted.is_empty())
             || self.to[share].doubts.any(will_be_tried)
-            || self.to[share].outage.has_new_message() // it may have left memory, and then it has no doubt
+            || self.to[share].outage.has_new_message(goes_on) // it may have left memory, and then it has no doubt
     }
 
     /// All shares in memory of this destination.
-    fn shares_at(&self, home: u32) -> impl Iterator<Item = u32> {
-        self.to[home].tenants.iter().copied().chain([home])
+    pub(super) fn shares_at(&self, home: u32) -> Vec<u32> {
+        [&self.to[home].tenants[..], &[home]].concat()
     }
 
     /// The one of them whose next attempt of a message that left memory is the first.
     fn next_tried_of(&self, home: u32) -> u32 {
         let tried = |share: u32| Some((self.to.work(share).next_tried.as_ref()?.0, share));
-        self.shares_at(home).filter_map(tried).min().map_or(home, |(_, share)| share)
+        let may_go = |share: &u32| self.tenant_is_free(*share);
+        self.shares_at(home).into_iter().filter(may_go).filter_map(tried).min().map_or(home, |(_, share)| share)
     }
 
     fn tell_failure(&mut self, slot: Slot, times: u32, reason: &str) {

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::Dispatcher;
 use crate::due::clocks::Alarm;
-use crate::due::destination::Destination;
+use crate::due::destination::{Destination, Queues};
 use crate::due::doubt::Key;
 use crate::due::fair_queue::Offer;
 use crate::due::lanes::Slot;
@@ -30,6 +30,47 @@ impl Dispatcher {
         let least_us = if self.window.is_half_full() { SHORT_US } else { LONG_US };
         if after_us >= least_us && !self.window.is_global() {
             self.window.park(slot);
+        }
+    }
+
+    /// Whether nothing of the share may be sent for long, and more than half of the memory is used. Then nothing of it waits there.
+    fn is_held(&self, share: u32) -> bool {
+        let (Destination { is_paused, pace, .. }, soon_us) = (&self.to[share], self.clocks.now_us() + LONG_US);
+        let pauses = || *is_paused || pace.tokens(soon_us) == 0 || self.tenants.pauses(self.tenant_at(share), soon_us);
+        share != 0 && self.window.is_half_full() && pauses()
+    }
+
+    /// The loader looks at the share if it is to be held.
+    pub(crate) fn look_if_held(&mut self, share: u32) {
+        if self.is_held(share) {
+            self.wants_look(share);
+        }
+    }
+
+    /// The shares to look at with this load. A held share waits for its tenant, or for its destination.
+    pub(crate) fn take_looks(&mut self) -> Vec<u32> {
+        let (held, others): (Vec<_>, _) = self.window.take_looks().into_iter().partition(|share| self.is_held(*share));
+        self.window.hold(&held);
+        for share in held {
+            self.offer_again(share);
+            let (tenant, home) = (self.tenant_at(share), self.to.home(share));
+            if tenant == 0 || self.tenant_may_send(tenant, share) {
+                self.to[home].held.push(share);
+                if self.to[home].pace.may_send() {
+                    self.wait_for_tokens(home);
+                }
+            }
+        }
+        others
+    }
+
+    /// Only messages of the share that are still to be sent stay in the queues.
+    pub(super) fn offer_again(&mut self, share: u32) {
+        let Queues { fresh, in_doubt, .. } = &mut self.to[share].queues;
+        for offer in fresh.take_all(share).into_iter().chain(in_doubt.take_all(share)) {
+            if let Some(slot) = self.accept(offer) {
+                self.offer_message(slot, self.window.entry(slot).seq);
+            }
         }
     }
 

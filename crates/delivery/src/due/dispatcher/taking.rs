@@ -60,6 +60,9 @@ impl Dispatcher {
             if !self.to[share].queues.have_next() || !self.to[share].may_have_turn() {
                 self.turns.shares.pop_front();
                 self.to[share].has_turn = false;
+                if self.window.is_half_full() && !self.to[share].may_have_turn() {
+                    self.shares_at(share).into_iter().for_each(|share| self.look_if_held(share));
+                }
                 continue;
             }
             self.to[share].places.age(now_us);
@@ -87,7 +90,8 @@ impl Dispatcher {
     /// Whether a closing engine still has a message to send: it is due, and waits only for a commit, or for a place that
     /// becomes free. If all calls were cut off `hanging` ago, no place does. It looks at all shares in memory.
     pub(crate) fn has_more_to_send(&self, hanging: Duration) -> bool {
-        self.is_open() && self.to.homes().any(|share| self.share_has_more_to_send(share, hanging))
+        let has_more = || self.to.homes().any(|share| self.share_has_more_to_send(share, hanging));
+        self.is_open() && (has_more() || self.has_flights() && self.tenants.wait_for_calls())
     }
 
     fn share_has_more_to_send(&self, share: u32, hanging: Duration) -> bool {
@@ -161,6 +165,11 @@ impl Dispatcher {
         if to.queues.have_next() && !std::mem::replace(&mut to.has_turn, true) {
             self.turns.shares.push_back(share);
         }
+        if !to.is_paused && to.pace.may_send() {
+            for share in std::mem::take(&mut to.held) {
+                self.wants_load |= self.window.let_go(share);
+            }
+        }
     }
 
     /// The first message that may start. While the limit for bytes is reached, large messages
@@ -200,7 +209,7 @@ impl Dispatcher {
                 Turn::Try(_) => self.to[share].queues.of(is_in_doubt).find(1, |_| true)?,
                 _ => self.next_that_fits(share, is_in_doubt)?,
             };
-            let tenant = tenant_in(self.window.share(place.0).id);
+            let tenant = self.tenant_at(place.0);
             if tenant == 0 || self.tenant_may_send(tenant, place.0) {
                 let weight = if tenant == 0 { 1 } else { self.tenants.limits(tenant).weight };
                 return self.to[share].queues.of_mut(is_in_doubt).remove(place, weight);
@@ -211,14 +220,26 @@ impl Dispatcher {
 
     /// The number of the tenant of this message; 0: it names none.
     pub(super) fn tenant_of(&self, slot: Slot) -> i64 {
-        tenant_in(self.window.share(self.window.entry(slot).share).id)
+        self.tenant_at(self.window.entry(slot).share)
+    }
+
+    pub(super) fn tenant_at(&self, share: u32) -> i64 {
+        tenant_in(self.window.share(share).id)
+    }
+
+    /// Whether the tenant of the share may send now.
+    pub(super) fn tenant_is_free(&self, share: u32) -> bool {
+        self.tenants.free(self.tenant_at(share), self.clocks.now_us()) > 0
     }
 
     /// Whether the tenant of the share may send one more message. If not, the share is to be held back.
-    fn tenant_may_send(&mut self, tenant: i64, share: u32) -> bool {
+    pub(super) fn tenant_may_send(&mut self, tenant: i64, share: u32) -> bool {
         let may_send = self.tenants.may_send(tenant, share, self.clocks.now_us());
         if let Err(Some(wait_us)) = may_send {
             self.clocks.arm(Duration::from_micros(wait_us), Alarm::TenantPaced(tenant));
+        }
+        if may_send.is_err() {
+            self.look_if_held(share);
         }
         may_send.is_ok()
     }

@@ -104,6 +104,8 @@ pub(crate) enum Look {
     Next,
     /// There is more, and no room for it: with a later load.
     Behind,
+    /// When its tenant or destination may send again: until then its messages are in the store alone.
+    Held,
 }
 
 /// What the window knows of the messages of one destination.
@@ -117,8 +119,13 @@ pub(crate) struct Share {
     pub(super) has_moved: bool,
     /// Lanes that may run empty while the store has more of their messages, ordered by the lane's `more_from`.
     pub(super) needy: BTreeSet<(Position, u32)>,
-    pub(super) messages: usize,
-    pub(super) bytes: usize,
+    /// The share of its destination.
+    pub(super) home: u32,
+    /// Only of a home: how many shares its destination has in memory.
+    pub(super) shares: usize,
+    /// Messages in memory and their bytes: of a home, those of all its shares.
+    pub(super) of_all: (usize, usize),
+    pub(super) own: (usize, usize),
     /// The lanes that the window knows.
     pub(super) lanes: usize,
     pub(super) look: Look,
@@ -133,8 +140,10 @@ impl Share {
             cursor: None,
             has_moved: false,
             needy: BTreeSet::new(),
-            messages: 0,
-            bytes: 0,
+            home: 0,
+            shares: 0,
+            of_all: (0, 0),
+            own: (0, 0),
             lanes: 0,
             look: Look::Not,
             tried_through: (i64::MIN, 0),

@@ -91,15 +91,10 @@ impl Window {
         } else {
             self.look_after(lane);
         }
-        if is_near {
-            self.entry_mut(slot).state = State::Leaving;
-            self.leaving.push(slot);
-            return;
-        }
-        if was_sent {
+        if was_sent && !is_near {
             self.sent_and_left.push(position);
         }
-        self.remove(slot);
+        self.leave_memory(slot);
     }
 
     // --- Keys that wait -------------------------------------------------------------
@@ -127,14 +122,9 @@ impl Window {
             && self.entry(slot).state == State::Waiting
         {
             self.leave(lane, Some(position));
-            if self.entry(slot).is_near {
-                let size = self.entry(slot).size as usize;
-                self.lane_mut(lane).remove(position, size);
-                self.entry_mut(slot).state = State::Leaving;
-                self.leaving.push(slot);
-            } else {
-                self.send_back(slot);
-            }
+            let size = self.entry(slot).size as usize;
+            self.lane_mut(lane).remove(position, size);
+            self.leave_memory(slot);
         }
         self.look_after(lane);
     }

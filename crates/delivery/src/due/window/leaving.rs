@@ -1,7 +1,7 @@
 //! Messages that leave memory for the store, because memory has no room or no place for them (rules D4, D8).
 
 use super::Window;
-use super::entry::{Gone, State};
+use super::entry::{Entry, Gone, Look, State};
 use crate::due::lanes::Slot;
 use crate::message::partition::Earliest;
 use crate::store::{Position, WaitingRow};
@@ -24,11 +24,8 @@ impl Window {
         }
         if has_place {
             self.entry_mut(slot).state = State::Waiting;
-        } else if self.entry(slot).is_near {
-            self.entry_mut(slot).state = State::Leaving;
-            self.leaving.push(slot);
         } else {
-            self.remove(slot);
+            self.leave_memory(slot);
         }
         if let Some(lane) = lane {
             self.look_after(lane); // it may be read again now
@@ -129,7 +126,7 @@ impl Window {
     /// Sends back the latest tenth of the share's messages, or more if the new row needs it. Only messages after the new
     /// row go back. The cursor moves back too.
     pub(super) fn make_room(&mut self, share: u32, row: WaitingRow, gone: &mut Vec<Gone>) {
-        let most = self.share(share).messages;
+        let most = self.share(share).own.0;
         let mut movable: Vec<(Position, Slot)> = self
             .slots()
             .filter(|(_, it)| {
@@ -167,6 +164,44 @@ impl Window {
             let it = self.lane(lane);
             if it.share == share && it.more_from.is_some_and(|from| from > cursor) {
                 self.leave(lane, None); // reading ahead finds it again
+                self.tidy(lane);
+            }
+        }
+    }
+
+    /// The message is in the order of no lane. If it is near, the next transaction writes its row.
+    pub(super) fn leave_memory(&mut self, slot: Slot) {
+        if self.entry(slot).is_near {
+            self.entry_mut(slot).state = State::Leaving;
+            self.leaving.push(slot);
+        } else {
+            self.remove(slot);
+        }
+    }
+
+    /// All that waits of these shares goes to the store until [`Window::let_go`]. What is sent, or tried again, stays.
+    pub(crate) fn hold(&mut self, shares: &[u32]) {
+        if shares.is_empty() {
+            return;
+        }
+        for share in shares {
+            self.share_mut(*share).look = Look::Held;
+            self.move_cursor(*share, (i64::MIN, 0));
+            self.has_gone_back = true;
+        }
+        let waits = |slot, it: &Entry| {
+            shares.contains(&it.share)
+                && matches!(it.state, State::Uncommitted | State::Waiting | State::Ready)
+                && it.lane.is_none_or(|lane| self.lane(lane).in_flight != Some(slot))
+        };
+        let waiting: Vec<Slot> = self.slots().filter(|(slot, it)| waits(*slot, it)).map(|it| it.0).collect();
+        for slot in waiting {
+            let it = self.entry_mut(slot);
+            let (position, lane, size) = (it.position(), it.lane.take(), it.size as usize);
+            self.leave_memory(slot);
+            if let Some(lane) = lane {
+                self.lane_mut(lane).remove(position, size);
+                self.look_after(lane);
                 self.tidy(lane);
             }
         }

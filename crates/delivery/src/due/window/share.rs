@@ -16,6 +16,9 @@ use crate::store::Position;
 /// How many shares a load looks at: of those that have something new, and of those for which there was no room.
 const LOOKED_AT: (usize, usize) = (128, 32);
 
+/// The fewest rows that are read of a share at a time.
+const LEAST_READ: usize = 32;
+
 impl Window {
     pub(crate) fn share(&self, share: u32) -> &Share {
         &self.shares[share as usize]
@@ -30,6 +33,7 @@ impl Window {
         if let Some(share) = self.share_numbered(id) {
             return share;
         }
+        let home = Some(destination_in(id)).filter(|of| *of != id).map(|of| self.open_share(of));
         let cursor = self.shares[0].cursor.map(|_| (i64::MIN, 0));
         let new = Share { cursor, ..Share::new(id) };
         let share = if let Some(share) = self.free_shares.pop() {
@@ -40,6 +44,10 @@ impl Window {
             self.shares.len() as u32 - 1
         };
         self.share_numbers.insert(id, share);
+        self.homes += usize::from(home.is_none());
+        let home = home.unwrap_or(share);
+        self.share_mut(share).home = home;
+        self.share_mut(home).shares += 1;
         share
     }
 
@@ -64,15 +72,17 @@ impl Window {
         let it = self.share(share);
         share != 0
             && self.share_numbers.get(&it.id) == Some(&share)
-            && it.messages == 0
+            && it.own.0 == 0
             && it.lanes == 0
             && it.look == Look::Not
     }
 
     /// The share leaves memory. Returns the number of its destination.
     pub(crate) fn close_share(&mut self, share: u32) -> i64 {
-        let id = std::mem::replace(self.share_mut(share), Share::new(0)).id;
+        let Share { id, home, .. } = std::mem::replace(self.share_mut(share), Share::new(0));
         self.share_numbers.remove(&id);
+        self.homes -= usize::from(home == share);
+        self.share_mut(home).shares -= usize::from(home != share);
         self.free_shares.push(share);
         id
     }
@@ -85,7 +95,7 @@ impl Window {
 
     /// Whether messages of the destination with this number are in memory.
     pub(crate) fn has_some_of(&self, destination: i64) -> bool {
-        self.shares_of(destination).into_iter().any(|share| self.share(share).messages > 0)
+        self.shares_of(destination).into_iter().any(|share| self.share(share).own.0 > 0)
     }
 
     /// From now on messages are read.
@@ -128,16 +138,25 @@ impl Window {
     /// Whether all that is due until then was read, but for named destinations that the loader does not look at.
     pub(crate) fn have_all_read(&self, until_ms: i64) -> bool {
         let has_read = self.share(0).cursor.is_some_and(|(due_ms, _)| due_ms >= until_ms);
-        let is_looked_at = |share: &u32| self.share(*share).look != Look::Not;
-        has_read && !self.to_look_at.iter().chain(&self.behind).any(is_looked_at)
+        has_read && self.shares.iter().all(|it| it.look == Look::Not)
     }
 
     /// The loader has to look for messages of the share. It always looks at share 0.
     pub(crate) fn look_at(&mut self, share: u32) {
-        if share != 0 && self.share(share).look != Look::Next {
+        if share != 0 && !matches!(self.share(share).look, Look::Next | Look::Held) {
             self.share_mut(share).look = Look::Next;
             self.to_look_at.push_back(share);
         }
+    }
+
+    /// The loader looks for messages of the share again, if it was held. Returns whether it was.
+    pub(crate) fn let_go(&mut self, share: u32) -> bool {
+        let was_held = self.share(share).look == Look::Held;
+        if was_held {
+            self.share_mut(share).look = Look::Not;
+            self.look_at(share);
+        }
+        was_held
     }
 
     /// The shares to look at with this load.
@@ -169,7 +188,7 @@ impl Window {
         match again {
             Look::Next => self.look_at(share),
             Look::Behind => self.behind.push_back(share),
-            Look::Not => {}
+            Look::Not | Look::Held => {}
         }
         self.share_mut(share).look = again;
         again == Look::Not
@@ -199,7 +218,7 @@ impl Window {
     /// Whether less than four fifths of the bounds are used, if so many bytes are added, and the share has a part left. One
     /// among others that has nothing in memory may use the last fifth too.
     pub(crate) fn has_room_ahead(&self, share: u32, bytes: usize) -> bool {
-        let is_first = self.share_numbers.len() > 1 && self.share(share).messages == 0;
+        let is_first = self.share_numbers.len() > 1 && self.share(share).own.0 == 0;
         self.has_room_within(share, bytes, |most| if is_first { most } else { most / 5 * 4 })
     }
 
@@ -209,36 +228,47 @@ impl Window {
         if self.behind.is_empty() { self.has_room(share, bytes) } else { self.has_room_ahead(share, bytes) }
     }
 
+    /// How many messages each share may read now, if those that wait to be read share what is free.
+    pub(crate) fn free_among_waiting(&self) -> usize {
+        (self.bounds.messages.saturating_sub(self.len()) / (self.behind.len() + 1)).max(LEAST_READ)
+    }
+
     pub(crate) fn has_room(&self, share: u32, bytes: usize) -> bool {
         self.has_room_within(share, bytes, |most| most)
     }
 
-    /// A share among others may have as much as is free: so there is always room for one more, and what many have is about
-    /// equal (the dynamic threshold of Choudhury and Hahne, for queues that share a buffer). Of the bytes, they share what no
-    /// accepting takes away: else one that stands still would keep the others out while much is being accepted. While others
-    /// wait to be read, it has no more than an equal part among them: else the first ones would take all that becomes free.
+    /// A destination among others may have as much as is free: so there is always room for one more, and what many have is
+    /// about equal (the dynamic threshold of Choudhury and Hahne, for queues that share a buffer). The tenants of a destination
+    /// share in the same way what it has left. Of the bytes, they share what no accepting takes away: else one that stands still would keep
+    /// the others out while much is being accepted. While others wait to be read, it has no more than an equal part among them:
+    /// else the first ones would take all that becomes free.
     fn has_room_within(&self, share: u32, bytes: usize, of: impl Fn(usize) -> usize) -> bool {
         let most = (of(self.bounds.messages), of(self.budget.most_in_window()));
-        let used = (self.len(), self.bytes + bytes);
         if self.len() == 0 {
             return true;
         }
-        if used.0 >= most.0 || used.1 > most.1 {
+        if self.len() >= most.0 || self.bytes + bytes > most.1 {
             return false;
         }
-        let (it, part, waiting) = (self.share(share), of(self.budget.part()), self.behind.len() + 1);
-        let is_within = it.messages < (most.0 - used.0).min(most.0 / waiting)
-            && it.bytes + bytes <= part.saturating_sub(used.1).min(part / waiting);
-        self.share_numbers.len() == 1 || it.messages == 0 || is_within
+        let (it, part) = (self.share(share), of(self.budget.part()));
+        let home = self.share(it.home);
+        let bytes = if it.own.0 == 0 { 0 } else { bytes }; // its first one comes in, however large
+        let mut free = (most.0 - self.len(), part.saturating_sub(self.bytes + bytes));
+        [(home.of_all, self.homes), (it.own, home.shares)].into_iter().filter(|(_, among)| *among > 1).all(
+            |(has, among)| {
+                let waiting = self.behind.len().min(among - 1) + 1;
+                let is_within = has.0 < free.0.min(most.0 / waiting) && has.1 + bytes <= free.1.min(part / waiting);
+                free = (free.0.saturating_sub(has.0), free.1.saturating_sub(has.1));
+                has.0 == 0 || is_within
+            },
+        )
     }
 
-    pub(super) fn share_takes(&mut self, share: u32, bytes: usize) {
+    /// Changes how many messages and bytes the share and its destination have in memory.
+    pub(super) fn count_in(&mut self, share: u32, change: impl Fn((usize, usize)) -> (usize, usize)) {
         let it = self.share_mut(share);
-        (it.messages, it.bytes) = (it.messages + 1, it.bytes + bytes);
-    }
-
-    pub(super) fn share_gives(&mut self, share: u32, bytes: usize) {
-        let it = self.share_mut(share);
-        (it.messages, it.bytes) = (it.messages - 1, it.bytes - bytes);
+        it.own = change(it.own);
+        let home = it.home;
+        self.share_mut(home).of_all = change(self.share(home).of_all);
     }
 }

@@ -106,6 +106,9 @@ fn what_waits_for_events_and_events_stand_in_one_file__d1_d22() {
     assert_eq!(reason(header, "f,,,event,,paid,,"), "an event has no key");
     assert_eq!(reason(header, "f,k,,event,,,,"), "'' is no name of an event");
     assert_eq!(reason(header, &format!("a,,{DUE},,paid,,,")), "until_event is on a message that has no key");
+    let near = |name: &str| reason(&format!("id,key,op,event,{name}"), "f,k,event,paid,5");
+    assert_eq!(near("remeber_ms"), "'remeber_ms' is not a field: remember_ms is probably meant");
+    assert_eq!(reason("id,key,op,evnt", "f,k,event,paid"), "'evnt' is not a field: event is probably meant");
     // Without `op` they are ordinary columns.
     assert_eq!(message("id,due,event", &format!("a,{DUE},x")).body.payload(), b"{\"event\":\"x\"}");
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::{Fields, Payload, Schema, Value};
 use crate::base::error::BadRecord;
 use crate::message::check_size;
-use crate::message::columns::{EVENT, REMEMBER_MS, UNTIL_EVENT};
+use crate::message::columns::{EVENT, REMEMBER_MS, UNTIL_EVENT, refuse_near};
 use crate::message::events::{Event, remembered};
 use crate::message::until::{NAMES, Until};
 
@@ -65,6 +65,7 @@ impl Schema {
             Some(json) => Some(remembered(number_in(json))?),
         };
         let rest = fields.without(&[EVENT, REMEMBER_MS]);
+        rest.others.iter().try_for_each(|(name, _)| refuse_near(name, &[(REMEMBER_MS, 2), (EVENT, 1)]))?;
         let is_bare = rest.payload.is_none() && rest.payload_base64 == Value::Absent && rest.others.is_empty();
         let payload = if is_bare { Cow::Owned(Payload::null()) } else { self.payload(&rest)? };
         check_size(payload.bytes.len(), self.max_payload)?;

@@ -7,7 +7,7 @@ use super::{Fields, Schema, Value};
 use crate::base::display::quoted;
 use crate::base::error::BadRecord;
 use crate::base::times::{divided_up, due_in_range};
-use crate::message::columns::{MISSED, TZ, of_recurring};
+use crate::message::columns::{MISSED, TZ, refuse_near};
 use crate::message::recurrence::{Missed, Recurrence, Rule, check_parts};
 
 const MISSED_ALLOWED: &str = "missed: \"skip\", \"all\" or \"last\"";
@@ -38,15 +38,7 @@ impl Schema {
         };
         let id = if let Value::Text(id) = &fields.id { id } else { "" };
         check_parts(id, fields.expires != Value::Absent)?;
-        let is_known = |name: &str| name == TZ || name == MISSED;
-        let mut near = fields.others.iter().filter(|(name, _)| !is_known(name));
-        if let Some((name, meant)) = near.find_map(|(name, _)| Some((name, of_recurring(name)?))) {
-            let reason = format!("{} is not a field: {meant} is probably meant", quoted(name, 60));
-            return Err(BadRecord::new(
-                reason,
-                format!("{meant}; a field with another meaning belongs into a payload"),
-            ));
-        }
+        fields.others.iter().try_for_each(|(name, _)| refuse_near(name, &[(MISSED, 1), (TZ, 0)]))?;
         let rule = rule(fields)?;
         let missed = match other(fields, MISSED)?.as_deref() {
             None | Some("skip") => Missed::Skip,

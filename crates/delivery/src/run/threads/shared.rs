@@ -11,8 +11,8 @@ use crate::base::summary::Summary;
 use crate::base::sync::{Condvar, Mutex, Rank, assert_none_is_held};
 use crate::due::dispatcher::Event;
 use crate::run::engine::Engine;
+use crate::run::settings::Observer;
 use crate::sinks::{OpenSink, SyncFn};
-use crate::store::Letter;
 
 pub(super) const LOOK_AT_CLOCK_US: u64 = 1_000_000;
 pub(super) const LOOK_AT_CLOCK: Duration = Duration::from_micros(LOOK_AT_CLOCK_US);
@@ -23,31 +23,13 @@ pub(super) const LAST_SENDS: Duration = Duration::from_secs(10);
 /// The observer is told of a sync that takes longer.
 pub(super) const SLOW_SYNC: Duration = Duration::from_secs(3);
 
-/// Receives dead letters and events, in a separate thread. A slow observer delays only its own next calls.
-///
-/// [`OpenOptions::with_observer`](crate::OpenOptions::with_observer) has an example.
-pub trait Observer: Send + Sync {
-    /// Receives dead letters, which are on disk. If the process crashes before this call returns, the letters are
-    /// passed again.
-    ///
-    /// # Errors
-    /// The letters could not be taken. This ends the run.
-    fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError>;
-
-    /// Receives events of the destination and the clock.
-    fn events(&self, events: Vec<Event>);
-
-    /// Large messages have left memory: an allocator that keeps pages may give them back to the system now.
-    fn memory_is_free(&self) {}
-}
-
 /// The shared state of all threads of an engine.
 pub(super) struct Shared {
     /// The process that opened it.
     pub(super) process: u32,
     pub(super) engine: Engine,
     pub(super) open: OpenSink,
-    pub(super) observer: Box<dyn Observer>,
+    pub(super) observer: Arc<dyn Observer>,
     /// The sender that waits for the timer waits here, with the dispatcher's lock.
     pub(super) leader: Condvar,
     pub(super) followers: Condvar,
@@ -143,7 +125,7 @@ impl Events {
 }
 
 impl Shared {
-    pub(super) fn new(engine: Engine, open: OpenSink, observer: Box<dyn Observer>) -> Self {
+    pub(super) fn new(engine: Engine, open: OpenSink, observer: Arc<dyn Observer>) -> Self {
         Self {
             process: std::process::id(),
             engine,

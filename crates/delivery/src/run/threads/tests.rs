@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::{Observer, Running};
+use super::Running;
 use crate::api::destination::Destination;
 use crate::base::clock::SystemWallTime;
 use crate::base::error::DeliveryError;
@@ -11,7 +11,7 @@ use crate::base::sync::{Condvar, Mutex};
 use crate::due::dispatcher::Event;
 use crate::group::items::Item;
 use crate::run::engine::Engine;
-use crate::run::settings::Settings;
+use crate::run::settings::{Observer, Settings};
 use crate::scenarios::testing::{Delivering, LONG, Told, letter, many, put, settings, spawn, wait_until};
 use crate::sinks::{Delivery, OpenSink, Opened, Sink, SyncFn, Verdict, Verdicts};
 use crate::store::Letter;
@@ -225,7 +225,8 @@ fn the_end_does_not_wait_for_ever_for_who_is_told_of_dead_letters__d13() {
     let (end, receive) = channel();
     let told = Arc::new(AtomicUsize::new(0));
     let deaf = Deaf { told: told.clone(), end: Mutex::new(receive) };
-    let running = Running::open(own(), settings(), sinks.clone(), 1, Box::new(deaf)).unwrap();
+    let observed = Settings { observer: Arc::new(deaf), ..settings() };
+    let running = Running::open(own(), observed, sinks.clone(), 1).unwrap();
     running.start(running.engine().wall_clock());
     running.engine().submit(vec![letter()]).unwrap().wait(Some(LONG)).unwrap().unwrap();
     wait_until("the letter", || told.load(Ordering::SeqCst) == 1);
@@ -234,7 +235,8 @@ fn the_end_does_not_wait_for_ever_for_who_is_told_of_dead_letters__d13() {
     assert!(began.elapsed() < LONG / 2);
     // The store is free, though the first observer still hangs. The letter is given again.
     let again = Told::default();
-    let running = Running::open(own(), settings(), sinks, 1, Box::new(again.clone())).unwrap();
+    let observed = Settings { observer: Arc::new(again.clone()), ..settings() };
+    let running = Running::open(own(), observed, sinks, 1).unwrap();
     wait_until("the letter again", || again.letters().len() == 1);
     running.close(Some(LONG)).unwrap();
     drop(end);

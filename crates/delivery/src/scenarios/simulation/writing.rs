@@ -157,6 +157,7 @@ impl World {
         self.act();
         self.engine.open_anew(&|| Ok(())).unwrap();
         self.telling.over.extend(std::mem::take(&mut self.telling.in_group));
+        self.telling.over.extend(std::mem::take(&mut self.telling.answered)); // its first group has these too
         self.engine.take_events();
         self.note_retrying();
         self.forget_memory();

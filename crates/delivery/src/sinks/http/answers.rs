@@ -43,8 +43,11 @@ pub(super) async fn verdict_of(response: Response<Incoming>, sent: &Sent) -> Ver
         return Verdict::Delivered;
     }
     let what = if status.is_redirection() { ", a redirect, which is not followed" } else { "" };
-    let text = on_one_line(&sent.mask(&text, !is_whole));
-    let text = if text.trim().is_empty() { ", without a text".to_owned() } else { format!(": {text}") };
+    let text = match on_one_line(&text) {
+        _ if sent.is_in(&text, !is_whole) => ": its text holds a secret".to_owned(),
+        line if line.trim().is_empty() => ", without a text".to_owned(),
+        line => format!(": {line}"),
+    };
     let reason = format!("status {}{what}{text}", status.as_u16());
     match status.as_u16() {
         500 | 501 => Verdict::Failed { reason, retry_after_ms },

@@ -237,21 +237,6 @@ fn a_large_payload_goes_out_from_the_message_in_memory_without_a_copy__d8() {
 }
 
 #[test]
-fn each_message_has_its_own_address_on_the_same_host__d10_d12() {
-    let receiver = Receiver::new(|_, stream| reply(stream, 404, "", b"no /t0ken-of-7/ for you"));
-    let mut sink = sink(&format!("http://{}/{{key}}/t0ken-of-7/{{id}}", receiver.address));
-    let sent = vec![delivery(Some("shop 1"), "a/b", b""), delivery(None, "c", b""), delivery(Some(".."), "d", b"")];
-    let answers = started(&mut sink, sent);
-    let mut verdicts: Vec<_> = (0..3).map(|_| answers.recv_timeout(LONG).unwrap()).collect();
-    verdicts.sort_by_key(|(number, _)| *number);
-    assert_eq!(text(&verdicts[0].1), "status 404: no *** for you");
-    assert_eq!(text(&verdicts[1].1), "its key is missing, and the address is made from it");
-    assert!(text(&verdicts[2].1).contains("has . or .. as a part of the path"));
-    let heads: Vec<_> = receiver.posts.lock().iter().map(|post| post.head.clone()).collect();
-    assert_eq!(heads, ["POST /shop%201/t0ken-of-7/a%2Fb HTTP/1.1"]);
-}
-
-#[test]
 fn the_receiver_gets_the_traceparent_of_the_message__d15() {
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let receiver = Receiver::new(ok);
@@ -586,7 +571,9 @@ fn a_receiver_that_echoes_the_request_shows_no_secret_in_logs_and_dead_letters__
     let (events, letters) = (delivering.told.events(), delivering.told.letters());
     assert_eq!((events.len(), letters.len()), (2, 2));
     let told = format!("{events:?} {letters:?}");
-    assert!(told.contains("status 400: POST ***?*** HTTP/1.1") && told.contains("status 422: ["), "{told}");
+    for status in ["status 400: its text holds a secret", "status 422: its text holds a secret"] {
+        assert!(told.contains(status), "{told}");
+    }
     let signature = &receiver.posts.lock()[0].headers["webhook-signature"];
     for secret in ["s3cret", "quoted", "token+1", "hooks", "t%20t", &signature[3..]] {
         assert!(!told.contains(secret), "{secret} is in {told}");

@@ -35,7 +35,7 @@ const TAKEN_FIRST_WORDS: [&str; 2] = ["proxy-", "tickwheel-"];
 const MOST_HEADERS: usize = 64;
 const MOST_SECRETS: usize = 16;
 
-/// A webhook: each message is a POST to one address, or to one that is made from its key or id.
+/// A webhook: each message is a POST to one address.
 ///
 /// If there are secrets, requests are signed as [Standard Webhooks](https://www.standardwebhooks.com) says.
 /// `webhook-id` is the value of `Idempotency-Key`. `webhook-timestamp` is the time of the attempt in seconds since
@@ -61,14 +61,12 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Sends each message as a POST to this `http` or `https` address. `{key}` and `{id}` in its path or query stand
-    /// for those of the message, with `%20` and the like where needed. A message without a key is refused if the
-    /// address needs one, and so is one whose key or id makes `.` or `..` a part of the path.
+    /// Sends each message as a POST to this `http` or `https` address. For several addresses, set named destinations: see
+    /// [`Deliverer::set_destination`](crate::Deliverer::set_destination).
     ///
     /// ```
     /// # use tickwheel_delivery::{Destination, Webhook};
     /// let webhook = Webhook::to("https://example.org/reminders?team=7")?;
-    /// let each_customer = Webhook::to("https://example.org/customers/{key}/reminders")?;
     /// assert!(Webhook::to("ftp://example.org").is_err());
     /// # Ok::<(), tickwheel_delivery::DeliveryError>(())
     /// ```

@@ -1,5 +1,5 @@
 //! Refuses a store that has a second name: a hard link, or a mount of the file alone (D9). Refuses also a name that SQLite uses
-//! for a file of another database.
+//! for a file beside a store.
 //!
 //! SQLite names the log after the path. Under the second name the file is there and its log is not, so all messages
 //! that are only in the log would be lost, as with `docker run -v ./store.db:/data/store.db`. Two processes would not
@@ -10,7 +10,6 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::locked_file::beside;
 use super::network::is_mount_point;
 use crate::base::error::DeliveryError;
 use crate::base::open_stores::{self, FileId};
@@ -58,32 +57,14 @@ fn unfinished(path: &Path) -> Vec<PathBuf> {
     entries.filter(|other| is_ours(other) && FileId::at(other) == Some(id)).collect()
 }
 
-/// Refuses a database if the name of another one beside it is that of its log, or the reverse: `NAME` and `NAME-wal`. SQLite
-/// removes such a file.
+/// Refuses a name that ends as that of a file beside a store, such as `NAME-wal`: SQLite would remove it beside a store `NAME`.
 ///
 /// # Errors
-/// [`DeliveryError::Usage`]: there is such a database beside this path.
-pub(in crate::store) fn refuse_names_of_one_another(path: &Path) -> Result<(), DeliveryError> {
-    let is_one = |other: &Path| {
-        // Closing a file that is open here would drop SQLite's locks.
-        FileId::at(other).is_some_and(open_stores::has) || is_database(other)
-    };
-    let refused = |side: &Path, main: &Path| {
-        let text = "is the name of a file that SQLite keeps for";
-        Err(DeliveryError::Usage(format!("{} {text} {}: take another name", side.display(), main.display())))
-    };
-    if let Some(main) = open_stores::main_file(path).filter(|main| is_one(main)) {
-        return refused(path, &main);
-    }
-    // These files belong to a store that is there. They are not opened: a close of its `-shm` would drop the locks of
-    // this process's readers. An empty file is no store: SQLite removes the files beside it.
-    if path.metadata().is_ok_and(|found| found.len() > 0) {
-        return Ok(());
-    }
-    match open_stores::SIDES.iter().map(|suffix| beside(path, suffix)).find(|side| is_one(side)) {
-        Some(side) => refused(&side, path),
-        None => Ok(()),
-    }
+/// [`DeliveryError::Usage`].
+pub(in crate::store) fn refuse_side_name(path: &Path) -> Result<(), DeliveryError> {
+    let Some(main) = open_stores::main_file(path) else { return Ok(()) };
+    let (path, main) = (path.display(), main.display());
+    Err(DeliveryError::Usage(format!("{path} is the name of a file that SQLite keeps for {main}: take another name")))
 }
 
 /// Whether the file has the head of a SQLite file. SQLite would remove the log of any other file.
@@ -97,21 +78,6 @@ pub(in crate::store) fn is_database(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A close of a `-shm` drops the locks of this process's readers.
-    #[test]
-    fn the_files_beside_a_store_that_is_there_are_not_looked_into__d9() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        fs::write(at("store.db-shm"), b"SQLite format 3\0").unwrap();
-        let text = refuse_names_of_one_another(&at("store.db")).unwrap_err().to_string();
-        assert!(text.contains("store.db-shm is the name of a file that SQLite keeps for "), "{text}");
-        fs::write(at("store.db"), b"").unwrap();
-        assert_eq!(refuse_names_of_one_another(&at("store.db")).unwrap_err().to_string(), text);
-        fs::write(at("store.db"), b"SQLite format 3\0").unwrap();
-        refuse_names_of_one_another(&at("store.db")).unwrap();
-        refuse_names_of_one_another(&at("store.db-wal")).unwrap_err();
-    }
 
     #[test]
     fn a_second_name_is_refused_unless_a_killed_restore_made_it__d9() {

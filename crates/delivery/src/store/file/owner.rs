@@ -38,7 +38,7 @@ use crossbeam_utils::sync::Parker;
 
 use super::locked_file::{Locked, beside, open_or_make, options, refuse_log_alone, try_flock, unusable};
 use super::network::refuse_network;
-use super::one_name::{refuse_names_of_one_another, refuse_second_name, remove_unfinished};
+use super::one_name::{refuse_second_name, refuse_side_name, remove_unfinished};
 use crate::base::error::DeliveryError;
 use crate::base::open_stores::{self, FileId, alone};
 
@@ -146,7 +146,7 @@ fn attempt(path: &Path, when_open: impl FnOnce()) -> Result<Attempt, DeliveryErr
         if FileId::at(path).is_some_and(open_stores::has) {
             return Ok(Attempt::InUse(format!("this process works with {} already", path.display())));
         }
-        refuse_names_of_one_another(path)?;
+        refuse_side_name(path)?;
         refuse_log_alone(path)?;
         let (file, is_made) = open_or_make(path).map_err(|error| unusable(path, &error))?;
         let id = FileId::of(&file.metadata().map_err(|error| unusable(path, &error))?);

@@ -40,7 +40,7 @@ use crate::base::open_stores::FileId;
 /// "tick", at byte 68 of the file.
 const APPLICATION_ID: i64 = 0x7469_636B;
 /// The number of the format, at byte 60 of the file. A change of the format takes the next number.
-const FORMAT: i64 = 11;
+const FORMAT: i64 = 12;
 /// The name in `meta` of the mark of a backup. The value is when the backup was made, by the wall clock.
 ///
 /// A backup delivers nothing until it is restored (D20). Otherwise it would give new messages the same numbers that its
@@ -82,7 +82,7 @@ CREATE TABLE waiting (
     share INTEGER, -- as in `bodies`
     PRIMARY KEY (due_ms, seq)
 ) WITHOUT ROWID;
-CREATE INDEX waiting_by_share ON waiting (share) WHERE share IS NOT NULL; -- the columns of the primary key follow
+CREATE INDEX waiting_by_share ON waiting (share, due_ms, seq, lane, size, redelivered) WHERE share IS NOT NULL; -- all columns: a load reads no other tree
 CREATE TABLE ledger (
     n INTEGER PRIMARY KEY,
     seq INTEGER NOT NULL,

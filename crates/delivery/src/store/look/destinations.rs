@@ -18,17 +18,17 @@ use crate::store::sql::{cached, rows};
 pub(crate) const MOST_COUNTED: u64 = 10_000;
 /// How many of its overdue messages are looked at for the next try.
 const LOOKED_AT: i64 = 1_000;
-/// How many destinations are looked at for those that are overdue for longest. Two steps of the index for each.
+/// How many destinations are looked at for those that are overdue for longest.
 const MOST_LOOKED_AT: i64 = 10_000;
 
 /// Whether a destination is paused; the index `paused_destinations` has the same text.
 const IS_PAUSED: &str = "paused_ms IS NOT NULL AND settings <> ''";
 /// The shares of destination `?1`, of those that have a row in `waiting`: its own, and those of its tenants from after `?2`
-/// to `?3`.
+/// to `?3`. A microsecond for each of them.
 const SHARES: &str = "WITH RECURSIVE shares (share) AS (
     VALUES (?) UNION ALL
     SELECT (SELECT min(w.share) FROM waiting w WHERE w.share > max(shares.share, ?) AND w.share <= ?) FROM shares
-    WHERE shares.share IS NOT NULL LIMIT 10000)";
+    WHERE shares.share IS NOT NULL)";
 const FIND: &str = "SELECT share FROM destinations WHERE name = ? AND settings <> ''";
 
 /// How many destinations there are.
@@ -262,21 +262,16 @@ fn near_by_share(db: &Connection, now_ms: i64) -> rusqlite::Result<NearByShare> 
 }
 
 /// The numbers of the destinations whose messages are overdue for longest: of those in `near`, and of the first
-/// `MOST_LOOKED_AT` with a row in `waiting`.
+/// `MOST_LOOKED_AT`.
 fn overdue_longest(db: &Connection, near: &NearByShare, limit: usize, now_ms: i64) -> rusqlite::Result<Vec<i64>> {
-    let query = "
-        WITH RECURSIVE shares (share) AS (
-            SELECT min(share) FROM waiting WHERE share IS NOT NULL
-            UNION ALL SELECT (SELECT min(share) FROM waiting w WHERE w.share > shares.share) FROM shares
-            WHERE shares.share IS NOT NULL LIMIT ?
-        )
-        SELECT share, (SELECT min(due_ms) FROM waiting w WHERE w.share = shares.share) FROM shares
-        WHERE share IS NOT NULL";
-    let mut first: FxHashMap<i64, i64> = FxHashMap::default();
     let near = near.iter().filter_map(|(share, it)| Some((*share, it.first_due_ms?)));
-    for (share, first_ms) in rows(db, query, [MOST_LOOKED_AT], |row| row.try_into())?.into_iter().chain(near) {
-        let known = first.entry(destination_in(share)).or_insert(first_ms);
-        *known = first_ms.min(*known);
+    let mut first: FxHashMap<i64, i64> = near.collect();
+    let set = "SELECT share FROM destinations WHERE settings <> '' ORDER BY share LIMIT ?";
+    for share in rows(db, set, [MOST_LOOKED_AT], |row| row.get(0))? {
+        if let Some(first_ms) = first_due_ms(db, share)? {
+            let known = first.entry(share).or_insert(first_ms);
+            *known = first_ms.min(*known);
+        }
     }
     let mut overdue: Vec<_> = first.into_iter().filter(|(_, due_ms)| *due_ms <= now_ms).collect();
     overdue.sort_unstable_by_key(|(share, due_ms)| (*due_ms, *share));
@@ -295,7 +290,8 @@ mod tests {
         db.execute_batch(TABLES).unwrap();
         db.execute_batch(
             "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 10002)
-             INSERT INTO waiting (due_ms, seq, size, share) SELECT 20000 - n, n, 0, n FROM n",
+             INSERT INTO waiting (due_ms, seq, size, share) SELECT 20000 - n, n, 0, n FROM n;
+             INSERT INTO destinations SELECT seq, seq, '{}', NULL, NULL, NULL FROM waiting",
         )
         .unwrap();
         let mut near = NearByShare::default();

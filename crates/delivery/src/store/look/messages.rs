@@ -91,7 +91,14 @@ fn waiting(db: &Connection, of: PageOf<'_>, shares: Shares, after: Option<Positi
     let more = of.limit as i64 + 1;
     let is_filtered = of.key.is_some() || of.until.is_some() || shares != (None, None);
     let (looked_at, near) = if is_filtered { (of.looked_at as i64, -1) } else { (more, more) };
-    let (of_share, of_it) = (of_shares(db, "share", shares)?, of_shares(db, "b.share", shares)?);
+    let ((of_share, are_several), (of_it, _)) = (of_shares(db, "share", shares)?, of_shares(db, "b.share", shares)?);
+    // Rows of several shares have to be sorted. If they are more than one call looks at, it reads those of all shares.
+    let many = format!("SELECT count(*) > ?1 FROM (SELECT 1 FROM waiting WHERE {of_share} LIMIT ?1 + 1)");
+    let (from, inside, outside) = match are_several {
+        true if db.query_row(&many, [looked_at], |row| row.get(0))? => ("waiting", "1", &*of_share),
+        true => ("waiting INDEXED BY waiting_by_share", &*of_share, "1"),
+        false => ("waiting", &*of_share, "1"),
+    };
     let is_of_it = format!("EXISTS (SELECT 1 FROM bodies b WHERE b.seq = some.seq AND {of_it})");
     let of_near = if shares == (None, None) { "1" } else { &is_of_it };
     let some = "(due_ms, seq) > (:due_ms, :seq) AND due_ms < :before_ms ORDER BY due_ms, seq LIMIT :most";
@@ -101,8 +108,8 @@ fn waiting(db: &Connection, of: PageOf<'_>, shares: Shares, after: Option<Positi
                     AND instr(' ' || u.names || ' ', ' ' || :until || ' ')))";
     let texts = [
         format!(
-            "SELECT due_ms, seq FROM (SELECT due_ms, seq, lane, share FROM waiting WHERE {of_share} AND {some}) AS some \
-             WHERE (:key IS NULL OR ((lane = :lane OR share IS NOT NULL) AND {has_key})) AND {is_until} ORDER BY due_ms, seq LIMIT :limit"
+            "SELECT due_ms, seq FROM (SELECT due_ms, seq, lane, share FROM {from} WHERE {inside} AND {some}) AS some \
+             WHERE {outside} AND (:key IS NULL OR ((lane = :lane OR share IS NOT NULL) AND {has_key})) AND {is_until} ORDER BY due_ms, seq LIMIT :limit"
         ),
         format!(
             "SELECT due_ms, seq FROM (SELECT due_ms, seq FROM near_messages WHERE {some}) AS some \
@@ -118,7 +125,7 @@ fn waiting(db: &Connection, of: PageOf<'_>, shares: Shares, after: Option<Positi
     let mut found: Vec<Position> = rows(db, &texts[0], values, position)?;
     let mut reached = None;
     if found.len() <= of.limit {
-        let last = format!("SELECT due_ms, seq FROM waiting WHERE {of_share} AND {some} OFFSET :last");
+        let last = format!("SELECT due_ms, seq FROM {from} WHERE {inside} AND {some} OFFSET :last");
         let values = named_params! {
             ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": 1, ":last": looked_at - 1
         };
@@ -144,7 +151,7 @@ fn waiting(db: &Connection, of: PageOf<'_>, shares: Shares, after: Option<Positi
 }
 
 fn recurring(db: &Connection, of: PageOf<'_>, shares: Shares, after_seq: i64) -> Result<Page<i64>> {
-    let of_share = of_shares(db, "share", shares)?;
+    let (of_share, _) = of_shares(db, "share", shares)?;
     let some = format!(
         "SELECT seq FROM waiting WHERE {of_share} AND due_ms = :never_ms AND seq > :after ORDER BY seq LIMIT :most"
     );

@@ -6,7 +6,6 @@
 //! | `message.rs` | a message, and the search for one by its name |
 //! | `messages.rs` | pages of messages: open, recurring, ended |
 //! | `troubles.rs` | keys that fail, dead letters, actions on many messages, destinations |
-//! | `events.rs` | the events that are remembered |
 //! | `figures.rs` | counts: of a store now, and for a report |
 //! | `destinations.rs` | the named destinations, with how much waits for each |
 //! | `analysis.rs` | lateness, and all messages in slices |
@@ -15,7 +14,6 @@
 pub(crate) mod analysis;
 pub(crate) mod beside_writer;
 pub(crate) mod destinations;
-pub(crate) mod events;
 mod figures;
 pub(crate) mod message;
 pub(crate) mod messages;

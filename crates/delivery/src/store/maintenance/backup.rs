@@ -27,7 +27,7 @@ use crate::base::open_stores::FileId;
 use crate::store::RESTORED;
 use crate::store::file::locked_file::beside;
 use crate::store::file::new_file::{NewFile, link_beside, sync_folder};
-use crate::store::file::one_name::{REPLACED, is_database, refuse_names_of_one_another};
+use crate::store::file::one_name::{REPLACED, is_database, refuse_side_name};
 use crate::store::file::owner::Ownership;
 use crate::store::file::schema;
 use crate::store::look::snapshot::Snapshot;
@@ -45,7 +45,7 @@ pub fn backup(path: &Path, to: &Path, now_ms: i64, stop: &Stop) -> Result<Checke
         let text = format!("there is no folder {}: make it, or name another file", folder.display());
         return Err(DeliveryError::Usage(text));
     }
-    refuse_names_of_one_another(to)?;
+    refuse_side_name(to)?;
     let source = Snapshot::open(path)?;
     let new = NewFile::begin(to, ".part")?;
     new.permit_as(path)?;

@@ -1,7 +1,6 @@
-//! Checks that each message is in exactly one place, and that all tables agree on it. One walk reads the tables in
-//! the order of numbers.
+//! Checks that each message is in exactly one place, and that all tables agree on it. One query reads all rows of a message.
 
-use rusqlite::{Connection, Row, Rows};
+use rusqlite::{Connection, Row, named_params};
 
 use super::problems::Problems;
 use crate::message::incoming::{Digest, lane_in, lane_of};
@@ -18,83 +17,54 @@ pub(super) struct Ends {
     pub(super) collected_n: i64,
 }
 
-const DELIVERED: i64 = Outcome::Delivered as i64;
+/// Faults of a message, each with its condition. `m` is the message, and `b` its body. `w` and `l` are its rows in `waiting` and in
+/// the ledger. `a` has its attempts, and `o` its occurrence. `r` says that it is an occurrence, and `v` that it was moved. `u` has the
+/// events that it waits for.
+const OF_MESSAGES: [(&str, &str); 17] = [
+    ("messages that wait twice", "w.times > 1"),
+    ("messages with two outcomes", "l.times > 1"),
+    ("messages that wait, and have an outcome", "w.seq IS NOT NULL AND l.seq IS NOT NULL"),
+    ("messages that neither wait nor have an outcome", "NOT is_open AND l.seq IS NULL"),
+    ("messages that wait for another time than they are due at", "w.due_ms <> m.due_ms"),
+    ("messages whose outcome is not that of the ledger", "m.outcome IS NOT nullif(l.outcome, :delivered)"),
+    (
+        "messages with an outcome that would be delivered again",
+        "m.seq >= :floor_seq AND w.seq IS NULL AND l.n <= :floor_n AND b.seq IS NOT NULL",
+    ),
+    (
+        "payloads that are not needed any more, and are never deleted",
+        "m.seq < :floor_seq AND l.n <= :collected_n AND b.seq IS NOT NULL",
+    ),
+    ("messages that wait without a payload", "is_open AND b.seq IS NULL"),
+    (
+        "messages whose content's digest is not of the kind of their payload",
+        "length(m.content) <> iif(typeof(b.payload) = 'text', 15, 16) AND b.seq IS NOT NULL",
+    ),
+    ("attempts of messages that do not wait", "a.seq IS NOT NULL AND NOT is_open"),
+    ("occurrences that do not wait", "r.seq IS NOT NULL AND NOT is_open"),
+    ("first due times of messages that do not wait", "v.seq IS NOT NULL AND NOT is_open"),
+    (
+        "messages whose waits for events are not those of their bodies",
+        "is_open AND b.seq IS NOT NULL AND ifnull(b.recurrence = '', 0) <> (u.seq IS NOT NULL)",
+    ),
+    ("waits for events of messages that do not wait", "u.seq IS NOT NULL AND NOT is_open"),
+    ("recurring messages without an occurrence", "is_open AND m.due_ms = :never AND o.seq IS NULL"),
+    ("occurrences of messages that do not recur", "o.seq IS NOT NULL AND NOT (is_open AND m.due_ms = :never)"),
+];
 
-struct Message {
-    name: i64,
-    digest: Digest,
-    pub due_ms: i64,
-    lane: Option<i64>,
-    partition: u8,
-    content_len: i64,
-    outcome: Option<i64>,
-}
+const IS_OPEN: &str = "(w.seq IS NOT NULL OR (l.seq IS NULL AND m.seq >= :floor_seq))";
 
-struct Waits {
-    due_ms: i64,
-    /// The number of its key, as its lane has it.
-    key: Option<i64>,
-}
-
-struct Ended {
-    n: i64,
-    outcome: i64,
-}
-
-/// All rows of one message.
-struct Found {
-    message: Message,
-    is_json: Option<bool>,
-    /// Whether its body says that it waits for an event.
-    has_until: Option<bool>,
-    /// The number of its key, as `waits` has it.
-    until: Option<i64>,
-    waits: Option<Waits>,
-    ended: Option<Ended>,
-    has_attempts: bool,
-    is_occurrence: bool,
-    has_occurrence: bool,
-    /// The partition noted for a message that got another due time.
-    moved_in: Option<u8>,
-}
-
-/// The rows of one table, in ascending order of the number of their message.
-struct Cursor<'a, T> {
-    rows: Rows<'a>,
-    read: fn(&Row<'_>) -> rusqlite::Result<T>,
-    next: Option<(i64, T)>,
-}
-
-impl<'a, T> Cursor<'a, T> {
-    fn new(rows: Rows<'a>, read: fn(&Row<'_>) -> rusqlite::Result<T>) -> Result<Self> {
-        let mut cursor = Self { rows, read, next: None };
-        cursor.step()?;
-        Ok(cursor)
-    }
-
-    fn step(&mut self) -> Result<()> {
-        self.next = match self.rows.next()? {
-            Some(row) => Some((row.get(0)?, (self.read)(row)?)),
-            None => None,
-        };
-        Ok(())
-    }
-
-    fn seq(&self) -> Option<i64> {
-        self.next.as_ref().map(|(seq, _)| *seq)
-    }
-
-    /// Takes the row with this number. A second row with the same number is a problem.
-    fn take(&mut self, seq: i64, twice: &'static str, problems: &mut Problems) -> Result<Option<T>> {
-        let mut found = None;
-        while self.seq() == Some(seq) {
-            problems.add_if(found.is_some(), twice, seq);
-            found = self.next.take().map(|(_, row)| row);
-            self.step()?;
-        }
-        Ok(found)
-    }
-}
+/// Rows without a message, each with its table and column. An outcome may be that of a forgotten message.
+const WITHOUT_MESSAGE: [(&str, &str, &str); 8] = [
+    ("waits for events without a message", "waits", "seq"),
+    ("payloads without a message", "bodies", "seq"),
+    ("waiting rows without a message", "waiting", "seq"),
+    ("attempts without a message", "attempts", "seq"),
+    ("occurrences without a message", "occurrences", "seq"),
+    ("occurrences without a message", "occurrences", "of_seq"),
+    ("first due times without a message", "moved", "seq"),
+    ("outcomes without a message", "(SELECT seq FROM ledger WHERE n > :forgotten_n)", "seq"),
+];
 
 /// Looks at all messages. Returns the number of messages, and the number of open ones.
 pub(super) fn look(
@@ -103,122 +73,67 @@ pub(super) fn look(
     number: fn(Digest) -> i64,
     problems: &mut Problems,
 ) -> Result<(u64, u64)> {
-    let mut messages =
-        db.prepare("SELECT seq, name, due_ms, key, id, length(content), outcome FROM messages ORDER BY seq")?;
-    let mut bodies =
-        db.prepare("SELECT seq, typeof(payload) = 'text', ifnull(recurrence = '', 0) FROM bodies ORDER BY seq")?;
-    let mut waiting = db.prepare("SELECT seq, due_ms, lane, ifnull(share, 0) FROM waiting ORDER BY seq")?;
-    let mut ledger = db.prepare("SELECT seq, n, outcome FROM ledger ORDER BY seq")?;
-    let mut attempts = db.prepare("SELECT seq FROM attempts ORDER BY seq")?;
-    let mut occurrences = db.prepare("SELECT seq FROM occurrences ORDER BY seq")?;
-    let mut with_one = db.prepare("SELECT of_seq FROM occurrences ORDER BY of_seq")?;
-    let mut moved = db.prepare("SELECT seq, partition FROM moved ORDER BY seq")?;
-    let mut until = db.prepare("SELECT seq, key FROM waits ORDER BY seq")?;
-    let mut messages = Cursor::new(messages.query([])?, message)?;
-    let mut bodies = Cursor::new(bodies.query([])?, |row| Ok((row.get::<_, bool>(1)?, row.get::<_, bool>(2)?)))?;
-    let mut waiting = Cursor::new(waiting.query([])?, |row| {
-        let share = row.get(3)?;
-        Ok(Waits { due_ms: row.get(1)?, key: row.get::<_, Option<i64>>(2)?.map(|lane| lane_in(share, lane)) })
+    for (what, table, column) in WITHOUT_MESSAGE {
+        let text =
+            format!("SELECT {column} AS it FROM {table} WHERE NOT EXISTS (SELECT 1 FROM messages WHERE seq = it)");
+        let mut select = db.prepare(&text)?;
+        if select.parameter_count() > 0 {
+            select.raw_bind_parameter(1, ends.forgotten_n)?;
+        }
+        let mut rows = select.raw_query();
+        while let Some(row) = rows.next()? {
+            problems.add(what, row.get(0)?);
+        }
+    }
+    let conditions = OF_MESSAGES.map(|(_, condition)| condition.replace("is_open", IS_OPEN)).join(", ");
+    let text = format!(
+        "WITH w AS MATERIALIZED (SELECT seq, due_ms, lane, ifnull(share, 0) AS share, count(*) AS times FROM waiting GROUP BY seq),
+              l AS MATERIALIZED (SELECT seq, max(n) AS n, outcome, count(*) AS times FROM ledger GROUP BY seq)
+         SELECT m.seq, m.name, m.key, m.id, m.due_ms, w.seq IS NOT NULL, w.share, w.lane, v.partition, u.key, {IS_OPEN}, {conditions}
+         FROM messages m LEFT JOIN bodies b ON b.seq = m.seq LEFT JOIN w ON w.seq = m.seq LEFT JOIN l ON l.seq = m.seq
+         LEFT JOIN attempts a ON a.seq = m.seq LEFT JOIN occurrences o ON o.of_seq = m.seq
+         LEFT JOIN occurrences r ON r.seq = m.seq LEFT JOIN moved v ON v.seq = m.seq LEFT JOIN waits u ON u.seq = m.seq
+         ORDER BY m.seq"
+    );
+    let mut select = db.prepare(&text)?;
+    let Ends { floor, collected_n, .. } = ends;
+    let mut rows = select.query(named_params! {
+        ":floor_seq": floor.seq, ":floor_n": floor.n, ":collected_n": collected_n, ":never": NEVER_MS,
+        ":delivered": Outcome::Delivered as i64,
     })?;
-    let mut ledger = Cursor::new(ledger.query([])?, |row| Ok(Ended { n: row.get(1)?, outcome: row.get(2)? }))?;
-    let mut attempts = Cursor::new(attempts.query([])?, |_| Ok(()))?;
-    let mut occurrences = Cursor::new(occurrences.query([])?, |_| Ok(()))?;
-    let mut with_one = Cursor::new(with_one.query([])?, |_| Ok(()))?;
-    let mut moved = Cursor::new(moved.query([])?, |row| row.get::<_, u8>(1))?;
-    let mut until = Cursor::new(until.query([])?, |row| row.get::<_, i64>(1))?;
     let (mut count, mut open) = (0, 0);
-    loop {
-        let next = [messages.seq(), bodies.seq(), waiting.seq(), ledger.seq(), attempts.seq()];
-        let of_few = [occurrences.seq(), with_one.seq(), moved.seq(), until.seq()];
-        let Some(seq) = next.into_iter().chain(of_few).flatten().min() else { return Ok((count, open)) };
-        let message = messages.take(seq, "messages with one number", problems)?;
-        let body = bodies.take(seq, "payloads with one number", problems)?;
-        let (is_json, has_until) = body.unzip();
-        let waits = waiting.take(seq, "messages that wait twice", problems)?;
-        let ended = ledger.take(seq, "messages with two outcomes", problems)?;
-        let has_attempts = attempts.take(seq, "attempts with one number", problems)?.is_some();
-        let is_occurrence = occurrences.take(seq, "occurrences with one number", problems)?.is_some();
-        let has_occurrence = with_one.take(seq, "recurring messages with two occurrences", problems)?.is_some();
-        let moved_in = moved.take(seq, "first due times with one number", problems)?;
-        let until = until.take(seq, "messages that wait for events twice", problems)?;
-        let Some(message) = message else {
-            problems.add_if(until.is_some(), "waits for events without a message", seq);
-            let is_forgotten = ended.as_ref().is_some_and(|ended| ended.n <= ends.forgotten_n);
-            problems.add_if(is_json.is_some(), "payloads without a message", seq);
-            problems.add_if(waits.is_some(), "waiting rows without a message", seq);
-            problems.add_if(has_attempts, "attempts without a message", seq);
-            problems.add_if(is_occurrence || has_occurrence, "occurrences without a message", seq);
-            problems.add_if(moved_in.is_some(), "first due times without a message", seq);
-            problems.add_if(ended.is_some() && !is_forgotten, "outcomes without a message", seq);
-            continue;
-        };
+    while let Some(row) = rows.next()? {
+        let seq = row.get(0)?;
+        look_at_name(seq, row, number, problems)?;
+        for (place, (what, _)) in OF_MESSAGES.iter().enumerate() {
+            problems.add_if(row.get::<_, Option<bool>>(FIRST_CONDITION + place)? == Some(true), what, seq);
+        }
         count += 1;
-        let found = Found {
-            message,
-            is_json,
-            has_until,
-            until,
-            waits,
-            ended,
-            has_attempts,
-            is_occurrence,
-            has_occurrence,
-            moved_in,
-        };
-        open += u64::from(look_at(seq, &found, ends, number, problems));
+        open += u64::from(row.get::<_, bool>(FIRST_CONDITION - 1)?);
     }
+    Ok((count, open))
 }
 
-fn message(row: &Row<'_>) -> rusqlite::Result<Message> {
+/// The place of the first condition in a row.
+const FIRST_CONDITION: usize = 11;
+
+/// Checks what is computed from the key and the id of a message.
+fn look_at_name(seq: i64, row: &Row<'_>, number: fn(Digest) -> i64, problems: &mut Problems) -> rusqlite::Result<()> {
     let text = |bytes| String::from_utf8_lossy(bytes); // text that is damaged has another digest
-    let key = row.get_ref(3)?.as_bytes_or_null()?.map(text);
-    let id = text(row.get_ref(4)?.as_bytes()?);
-    Ok(Message {
-        name: row.get(1)?,
-        digest: Digest::of(key.as_deref(), &id),
-        due_ms: row.get(2)?,
-        lane: lane_of(key.as_deref()),
-        partition: partition_of_name(key.as_deref(), &id),
-        content_len: row.get(5)?,
-        outcome: row.get(6)?,
-    })
-}
-
-/// Checks one message. Returns whether it is open.
-fn look_at(seq: i64, found: &Found, ends: &Ends, number: fn(Digest) -> i64, problems: &mut Problems) -> bool {
-    let Found { message, is_json, waits, ended, has_attempts, is_occurrence, has_occurrence, moved_in, .. } = found;
+    let key = row.get_ref(2)?.as_bytes_or_null()?.map(text);
+    let (key, id) = (key.as_deref(), text(row.get_ref(3)?.as_bytes()?));
+    let (name, _due_ms): (i64, i64) = (row.get(1)?, row.get(4)?); // both must be numbers
     let mut tell = |is_so, what| problems.add_if(is_so, what, seq);
-    let is_past_floor = seq >= ends.floor.seq;
-    let is_open = waits.is_some() || (ended.is_none() && is_past_floor);
-    tell(message.name != number(message.digest), "messages whose digest is not that of their key and id");
-    tell(waits.is_some() && ended.is_some(), "messages that wait, and have an outcome");
-    tell(!is_open && ended.is_none(), "messages that neither wait nor have an outcome");
-    if let Some(waits) = waits {
-        tell(waits.due_ms != message.due_ms, "messages that wait for another time than they are due at");
-        tell(waits.key != message.lane, "messages that wait in the lane of another key");
+    tell(name != number(Digest::of(key, &id)), "messages whose digest is not that of their key and id");
+    if row.get(5)? {
+        let share = row.get(6)?;
+        let lane = row.get::<_, Option<i64>>(7)?.map(|lane| lane_in(share, lane));
+        tell(lane != lane_of(key), "messages that wait in the lane of another key");
     }
-    let outcome = ended.as_ref().map(|ended| ended.outcome).filter(|outcome| *outcome != DELIVERED);
-    tell(message.outcome != outcome, "messages whose outcome is not that of the ledger");
-    if let Some(ended) = ended {
-        let is_delivered_again = is_past_floor && waits.is_none() && ended.n <= ends.floor.n && is_json.is_some();
-        tell(is_delivered_again, "messages with an outcome that would be delivered again");
-        let is_left = !is_past_floor && ended.n <= ends.collected_n && is_json.is_some();
-        tell(is_left, "payloads that are not needed any more, and are never deleted");
-    }
-    tell(is_open && is_json.is_none(), "messages that wait without a payload");
-    tell(is_json.is_some_and(|is_json| message.content_len != if is_json { 15 } else { 16 }), CONTENT);
-    tell(*has_attempts && !is_open, "attempts of messages that do not wait");
-    tell(*is_occurrence && !is_open, "occurrences that do not wait");
-    tell(moved_in.is_some() && !is_open, "first due times of messages that do not wait");
-    tell(moved_in.is_some_and(|it| it != message.partition), "first due times in the partition of another name");
-    let is_as_told = found.has_until.is_none_or(|it| it == found.until.is_some());
-    tell(is_open && !is_as_told, "messages whose waits for events are not those of their bodies");
-    tell(found.until.is_some() && !is_open, "waits for events of messages that do not wait");
-    tell(found.until.is_some_and(|key| message.lane != Some(key)), "messages that wait for events of another key");
-    let recurs = is_open && message.due_ms == NEVER_MS;
-    tell(recurs && !has_occurrence, "recurring messages without an occurrence");
-    tell(*has_occurrence && !recurs, "occurrences of messages that do not recur");
-    is_open
+    let partition = row.get::<_, Option<u8>>(8)?;
+    let is_of_another = partition.is_some_and(|it| it != partition_of_name(key, &id));
+    tell(is_of_another, "first due times in the partition of another name");
+    let waits_for = row.get::<_, Option<i64>>(9)?;
+    tell(waits_for.is_some() && waits_for != lane_of(key), "messages that wait for events of another key");
+    Ok(())
 }
-
-const CONTENT: &str = "messages whose content's digest is not of the kind of their payload";

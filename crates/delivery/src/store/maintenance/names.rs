@@ -1,7 +1,7 @@
 //! Checks the known names. The newest message of each name must be found by the name, in the run for its number. Each
 //! name must have only one known message.
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension};
 
 use super::problems::Problems;
 use crate::message::incoming::Digest;
@@ -74,59 +74,29 @@ fn look_at_run(db: &Connection, run: &Run, replaced: &[i64], problems: &mut Prob
     Ok(())
 }
 
-/// A name, and its messages that were read so far.
-struct Name {
-    parts: Parts,
-    newest: i64,
-    /// Whether a message of this name was neither given up, moved, expired nor withdrawn.
-    is_known: bool,
-}
-
 /// Finds messages with the same key and id. Each but the first must be marked as coming again, or one of them must be
 /// given up, moved, expired or withdrawn. Returns the messages that were replaced by a newer one of their name, in
 /// ascending order. Memory: O(their number).
 fn look_for_twins(db: &Connection, problems: &mut Problems) -> Result<Vec<i64>> {
-    let text = "SELECT name, seq, again IS NOT NULL, outcome IS NULL OR outcome NOT IN (3, 4, 5, 6) FROM messages \
-                ORDER BY name, seq";
+    // Nearly always a number has one message, so few names are compared.
+    let text = "SELECT seq, lead(seq) OVER it IS NOT NULL,
+                    is_known AND again IS NULL AND max(is_known) OVER (it ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                FROM (SELECT name, key, id, seq, again, outcome IS NULL OR outcome NOT IN (3, 4, 5, 6) AS is_known FROM messages
+                      WHERE name IN (SELECT name FROM messages GROUP BY name HAVING count(*) > 1))
+                WINDOW it AS (PARTITION BY name, key, id ORDER BY seq)";
     let mut select = db.prepare(text)?;
-    let mut name_of = cached(db, "SELECT key, id FROM messages WHERE seq = ?")?;
     let mut rows = select.query([])?;
     let mut replaced = Vec::new();
-    let mut of_number: Vec<Name> = Vec::new();
-    let mut before: Option<(i64, i64, bool)> = None;
     while let Some(row) = rows.next()? {
-        let (number, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
-        let (is_again, is_known): (bool, bool) = (row.get(2)?, row.get(3)?);
-        let Some((_, first, first_is_known)) = before.replace((number, seq, is_known)).filter(|it| it.0 == number)
-        else {
-            of_number.clear(); // nearly always the number has no other message, so its name is not read
-            continue;
-        };
-        if of_number.is_empty() {
-            of_number.push(Name { parts: parts(&mut name_of, first)?, newest: first, is_known: first_is_known });
-        }
-        let this = parts(&mut name_of, seq)?;
-        if let Some(name) = of_number.iter_mut().find(|name| name.parts == this) {
-            let is_twin = name.is_known && is_known && !is_again;
-            problems.add_if(is_twin, "messages that were accepted though their key and id were known", seq);
-            replaced.push(std::mem::replace(&mut name.newest, seq));
-            name.is_known |= is_known;
-        } else {
-            of_number.push(Name { parts: this, newest: seq, is_known });
+        let seq = row.get(0)?;
+        let is_twin = row.get::<_, Option<bool>>(2)? == Some(true);
+        problems.add_if(is_twin, "messages that were accepted though their key and id were known", seq);
+        if row.get(1)? {
+            replaced.push(seq);
         }
     }
     replaced.sort_unstable();
     Ok(replaced)
-}
-
-/// Key and id, as bytes.
-type Parts = (Option<Vec<u8>>, Vec<u8>);
-
-fn parts(select: &mut CachedStatement<'_>, seq: i64) -> Result<Parts> {
-    let row = |row: &rusqlite::Row<'_>| {
-        Ok((row.get_ref(0)?.as_bytes_or_null()?.map(<[u8]>::to_vec), row.get_ref(1)?.as_bytes()?.to_vec()))
-    };
-    Ok(select.query_row([seq], row)?)
 }
 
 fn look_at_cancels(db: &Connection, number: fn(Digest) -> i64, problems: &mut Problems) -> Result<()> {

@@ -10,7 +10,7 @@ use crate::message::shares::tenant_in;
 use crate::message::{Body, Extras, Message};
 use crate::store::Store;
 use crate::store::sql::{Broken, Result, cached};
-use crate::store::tables::events::{until_of, write_waits};
+use crate::store::tables::events::write_waits;
 use crate::store::tables::tenants::name_of;
 
 impl Store {
@@ -30,7 +30,7 @@ impl Store {
                     let traceparent = row.get_ref(5)?.as_str_or_null()?.map(Into::into);
                     let (recurrence, until) = match row.get_ref(8)?.as_str_or_null()? {
                         None => (None, None),
-                        Some("") => (None, until_of(&self.db, *seq)?.map(Box::new)),
+                        Some("") => (None, self.until_of(*seq)?.map(Box::new)),
                         Some(rule) => (Some(Box::new(recurrence(rule)?)), None),
                     };
                     let (expires_ms, latest_ms, again, first) = (row.get(4)?, row.get(6)?, row.get(7)?, row.get(9)?);

@@ -202,7 +202,8 @@ fn hold_near(db: &Connection, floor_seq: i64, floor_n: i64, sent_until_ms: Optio
             db,
             // A held message has its row already.
             "INSERT OR IGNORE INTO waiting (due_ms, seq, lane, size, redelivered, share) \
-             SELECT ?2, seq, ?3, ?4 + octet_length(payload), ?5, ?6 FROM bodies WHERE seq = ?1",
+             SELECT ?2, b.seq, ?3, ?4 + octet_length(payload) + ifnull(octet_length(names), 0) + ifnull(octet_length(data), 0), \
+             ?5, ?6 FROM bodies b LEFT JOIN waits w ON w.seq = b.seq LEFT JOIN events e ON e.n = w.event WHERE b.seq = ?1",
         )?
         .execute(params![seq, due_ms, lane, size, is_sent, share])?;
         if inserted > 0 && is_sent {

@@ -5,6 +5,7 @@
 //!   is open, and while it is remembered.
 //! - A row of `events` without a name has the data of a dead letter that is tried anew.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -13,17 +14,18 @@ use crate::message::events::{Event, MOST_WAITING};
 use crate::message::hashes::{Content, lane_of};
 use crate::message::incoming::Digest;
 use crate::message::until::{Cause, Until};
-use crate::store::sql::{Broken, Result, cached, execute};
-use crate::store::types::{Events, Waits};
+use crate::store::sql::{Broken, Result, cached, execute, rows};
+use crate::store::types::Events;
 use crate::store::{Done, Position, Store, WaitingRow};
 
 /// How many old rows a step of the upkeep looks at.
-const STEP: usize = 200;
+const STEP: i64 = 200;
 
 pub(in crate::store) fn load(db: &Connection) -> Result<Events> {
     let has = |text: &str| -> rusqlite::Result<bool> { db.prepare(text)?.exists([]) };
     let have_waits = has("SELECT 1 FROM waits")?;
-    Ok(Events { have_waits, have_events: has("SELECT 1 FROM events")?, looked_through: 0 })
+    let have_events = has("SELECT 1 FROM events")?;
+    Ok(Events { have_waits, have_events, looked_through: 0, last_data: RefCell::default() })
 }
 
 /// An event that was accepted before.
@@ -33,29 +35,36 @@ pub(crate) struct KnownEvent {
 }
 
 impl Store {
-    /// Whether no more messages of this key may wait for events.
-    pub(crate) fn is_full_of_waits(&self, key: &str) -> Result<bool> {
-        if !self.events.have_waits {
-            return Ok(false);
-        }
+    /// Whether no more messages of this key may wait for events, if so many come beside those in the store.
+    pub(crate) fn is_full_of_waits(&self, key: &str, beside: usize) -> Result<bool> {
+        let Some(others) = (MOST_WAITING - 1).checked_sub(beside) else { return Ok(true) };
         let text = "SELECT 1 FROM waits WHERE key = ? AND event IS NULL LIMIT 1 OFFSET ?";
-        Ok(cached(&self.db, text)?.exists([lane_of(key), MOST_WAITING as i64 - 1])?)
+        Ok(self.events.have_waits && cached(&self.db, text)?.exists([lane_of(key), others as i64])?)
+    }
+
+    /// Whether the message waits for an event.
+    pub(crate) fn waits(&self, seq: i64) -> Result<bool> {
+        Ok(cached(&self.db, "SELECT 1 FROM waits WHERE seq = ? AND event IS NULL")?.exists([seq])?)
+    }
+
+    /// An event comes too late for this message from now on.
+    pub(crate) fn waits_no_more(&self, seq: i64) -> Result<()> {
+        execute(&self.db, "UPDATE waits SET event = 0 WHERE seq = ? AND event IS NULL", [seq]).map(drop)
     }
 
     /// The messages of the key that wait for this event, and are due after `now_ms`.
-    pub(crate) fn waiting_for(&self, key: &str, event: &str, now_ms: i64) -> Result<Vec<Waits>> {
+    pub(crate) fn waiting_for(&self, key: &str, event: &str, now_ms: i64) -> Result<Vec<Position>> {
         let mut found = Vec::new();
         if !self.events.have_waits {
             return Ok(found);
         }
-        let text = "SELECT w.names, m.due_ms, m.seq, m.id FROM waits w JOIN messages m ON m.seq = w.seq \
+        let text = "SELECT w.names, m.due_ms, m.seq FROM waits w JOIN messages m ON m.seq = w.seq \
                     WHERE w.key = ? AND w.event IS NULL AND m.due_ms > ? AND m.key = ?";
         let mut select = cached(&self.db, text)?;
         let mut rows = select.query((lane_of(key), now_ms, key))?;
         while let Some(row) = rows.next()? {
-            let names: String = row.get(0)?;
-            if Until::has(&names, event) {
-                found.push(Waits { position: (row.get(1)?, row.get(2)?), id: row.get(3)? });
+            if Until::has(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?, event) {
+                found.push((row.get(1)?, row.get(2)?));
             }
         }
         Ok(found)
@@ -77,7 +86,7 @@ impl Store {
     }
 
     /// Notes the event. Returns its number.
-    pub(crate) fn put_event(&mut self, event: &Event, data: &str) -> Result<i64> {
+    pub(crate) fn put_event(&mut self, event: &Event, data: &Arc<str>) -> Result<i64> {
         let at_ms = self.retention.now_ms();
         let until_ms = event.remember_ms.map(|ms| at_ms.saturating_add(ms.min(self.retention.keep_ms())));
         let name = (self.number)(Digest::of(Some(&event.key), &event.id));
@@ -89,22 +98,28 @@ impl Store {
             text,
             params![name, event.key, event.id, event.event, content.as_bytes(), at_ms, until_ms, data],
         )?;
-        self.events.have_events = true;
-        Ok(self.db.last_insert_rowid())
+        Ok(self.number_of_new(data))
     }
 
-    /// Notes how many messages the event has let go. Its data stays only if it is of use.
+    fn number_of_new(&mut self, data: &Arc<str>) -> i64 {
+        let n = self.db.last_insert_rowid(); // perhaps that of an event that was forgotten
+        self.events.have_events = true;
+        self.events.last_data.replace(Some((n, Arc::downgrade(data))));
+        self.events.looked_through = self.events.looked_through.min(n - 1);
+        n
+    }
+
+    /// Notes how many messages the event has let go, all of which are open. Its data stays only if it is of use.
     pub(crate) fn has_let_go(&self, n: i64, count: u32) -> Result<()> {
-        execute(&self.db, "UPDATE events SET let_go = ?2 WHERE n = ?1", (n, count))?;
+        execute(&self.db, "UPDATE events SET let_go = ?2, open = ?2 WHERE n = ?1", (n, count))?;
         self.drop_data(n)
     }
 
     /// Notes the data of a dead letter that is tried anew. Returns its number.
-    pub(crate) fn put_data(&mut self, key: &str, data: &str) -> Result<i64> {
+    pub(crate) fn put_data(&mut self, key: &str, data: &Arc<str>) -> Result<i64> {
         let text = "INSERT INTO events (key, id, event, at_ms, let_go, open, data) VALUES (?, '', '', ?, 0, 0, ?)";
         execute(&self.db, text, params![key, self.retention.now_ms(), data])?;
-        self.events.have_events = true;
-        Ok(self.db.last_insert_rowid())
+        Ok(self.number_of_new(data))
     }
 
     /// The newest event that is remembered for this key, and that a message with these names waits for.
@@ -113,14 +128,25 @@ impl Store {
             return Ok(None);
         }
         let now_ms = self.retention.now_ms();
-        let text = "SELECT n, data FROM events WHERE key = ? AND event = ? AND until_ms > ? ORDER BY n DESC LIMIT 1";
+        let text = "SELECT n FROM events WHERE key = ? AND event = ? AND until_ms > ? ORDER BY n DESC LIMIT 1";
         let mut select = cached(&self.db, text)?;
         let mut newest = None;
         for name in names.split(' ') {
-            let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, Arc::from(row.get_ref(1)?.as_str()?)));
-            newest = newest.max(select.query_row((key, name, now_ms), row).optional()?);
+            newest = newest.max(select.query_row((key, name, now_ms), |row| row.get(0)).optional()?);
         }
-        Ok(newest)
+        newest.map(|n| Ok((n, self.data_of(n)?))).transpose()
+    }
+
+    /// The data of an event. Messages that one event let go are often read together, and share it.
+    fn data_of(&self, n: i64) -> rusqlite::Result<Arc<str>> {
+        let mut last = self.events.last_data.borrow_mut();
+        if let Some(data) = last.as_ref().filter(|(of, _)| *of == n).and_then(|(_, data)| data.upgrade()) {
+            return Ok(data);
+        }
+        let mut select = self.db.prepare_cached("SELECT data FROM events WHERE n = ?")?;
+        let data: Arc<str> = select.query_row([n], |row| Ok(row.get_ref(0)?.as_str()?.into()))?;
+        *last = Some((n, Arc::downgrade(&data)));
+        Ok(data)
     }
 
     /// Forgets that the event is remembered. Returns whether it was.
@@ -147,17 +173,21 @@ impl Store {
 
     /// The event lets the message at this position go, which has this row now.
     pub(crate) fn let_go(&mut self, (due_ms, seq): Position, n: i64, row: &WaitingRow) -> Result<()> {
-        self.note_let_go(seq, n, row.due_ms)?;
+        self.due_by_event(seq, n, row.due_ms)?;
         if !self.near.hold(seq) {
             execute(&self.db, "DELETE FROM waiting WHERE due_ms = ? AND seq = ?", [due_ms, seq])?;
         }
         self.write_waiting(vec![row])
     }
 
-    /// Notes that the event lets the message go: it is due at this time.
-    pub(crate) fn note_let_go(&mut self, seq: i64, n: i64, due_ms: i64) -> Result<()> {
-        execute(&self.db, "UPDATE waits SET event = ?2 WHERE seq = ?1", (seq, n))?;
+    /// Notes that an event that is remembered lets a new message go, which is due at this time.
+    pub(crate) fn note_let_go(&self, seq: i64, n: i64, due_ms: i64) -> Result<()> {
         execute(&self.db, "UPDATE events SET open = open + 1 WHERE n = ?", [n])?;
+        self.due_by_event(seq, n, due_ms)
+    }
+
+    fn due_by_event(&self, seq: i64, n: i64, due_ms: i64) -> Result<()> {
+        execute(&self.db, "UPDATE waits SET event = ?2 WHERE seq = ?1", (seq, n))?;
         execute(&self.db, "UPDATE messages SET due_ms = ?2 WHERE seq = ?1", (seq, due_ms)).map(drop)
     }
 
@@ -167,12 +197,15 @@ impl Store {
             return Ok(());
         }
         let mut delete = cached(&self.db, "DELETE FROM waits WHERE seq = ? RETURNING ifnull(event, 0)")?;
+        let mut events: Vec<i64> = Vec::new();
         for one in done {
-            let event: Option<i64> = delete.returned([one.seq], |row| row.get(0))?.pop();
-            if let Some(n) = event.filter(|n| *n > 0) {
-                execute(&self.db, "UPDATE events SET open = open - 1 WHERE n = ?", [n])?;
-                self.drop_data(n)?;
-            }
+            events.extend(delete.returned([one.seq], |row| row.get::<_, i64>(0))?);
+        }
+        events.retain(|n| *n > 0);
+        events.sort_unstable();
+        for same in events.chunk_by(i64::eq) {
+            execute(&self.db, "UPDATE events SET open = open - ?2 WHERE n = ?1", (same[0], same.len() as i64))?;
+            self.drop_data(same[0])?;
         }
         Ok(())
     }
@@ -197,12 +230,16 @@ impl Store {
             return Ok(());
         }
         let ended = "SELECT n FROM events WHERE until_ms <= ? LIMIT ?";
-        for n in self.numbers(ended, [self.retention.now_ms(), STEP as i64])? {
+        let ended: Vec<i64> = rows(&self.db, ended, [self.retention.now_ms(), STEP], |row| row.get(0))?;
+        for n in ended {
             execute(&self.db, "UPDATE events SET until_ms = NULL WHERE n = ?", [n])?;
             self.drop_data(n)?;
         }
-        let old = "SELECT n FROM events WHERE n > ? AND at_ms < ? ORDER BY n LIMIT ?";
-        for n in self.numbers(old, [self.events.looked_through, self.oldest_event_ms(), STEP as i64])? {
+        let oldest_ms = self.oldest_event_ms();
+        let mut next = cached(&self.db, "SELECT n, at_ms FROM events WHERE n > ? ORDER BY n LIMIT 1")?;
+        for _ in 0..STEP {
+            let found = next.query_row([self.events.looked_through], |row| row.try_into()).optional()?;
+            let Some((n, _)) = found.filter(|(_, at_ms): &(i64, i64)| *at_ms < oldest_ms) else { break };
             self.drop_data(n)?;
             self.events.looked_through = n;
         }
@@ -215,8 +252,18 @@ impl Store {
         self.retention.now_ms() + ms
     }
 
-    fn numbers(&self, text: &str, values: impl rusqlite::Params) -> Result<Vec<i64>> {
-        Ok(crate::store::sql::rows(&self.db, text, values, |row| row.get(0))?)
+    /// The events that the message waits for, and why it is due.
+    pub(in crate::store) fn until_of(&self, seq: i64) -> rusqlite::Result<Option<Until>> {
+        let mut select = self.db.prepare_cached("SELECT names, event FROM waits WHERE seq = ?")?;
+        let row = |row: &rusqlite::Row<'_>| {
+            let cause = match row.get(1)? {
+                None => Cause::Open,
+                Some(0) => Cause::Deadline,
+                Some(n) => Cause::Event(n, self.data_of(n)?),
+            };
+            Ok(Until { names: row.get_ref(0)?.as_str()?.into(), cause })
+        };
+        select.query_row([seq], row).optional()
     }
 }
 
@@ -230,18 +277,4 @@ pub(in crate::store) fn write_waits(db: &Connection, seq: i64, key: &str, until:
     let text = "INSERT INTO waits (seq, key, names, event) VALUES (?, ?, ?, ?)";
     execute(db, text, params![seq, lane_of(key), until.names, event])?;
     event.map_or(Ok(0), |n| execute(db, "UPDATE events SET open = open + 1 WHERE n = ?", [n])).map(drop)
-}
-
-/// The events that the message waits for, and why it is due.
-pub(in crate::store) fn until_of(db: &Connection, seq: i64) -> rusqlite::Result<Option<Until>> {
-    let text = "SELECT w.names, w.event, e.data FROM waits w LEFT JOIN events e ON e.n = w.event WHERE w.seq = ?";
-    let row = |row: &rusqlite::Row<'_>| {
-        let cause = match (row.get::<_, Option<i64>>(1)?, row.get_ref(2)?.as_str_or_null()?) {
-            (None, _) => Cause::Open,
-            (Some(n), Some(data)) => Cause::Event(n, data.into()),
-            (Some(_), None) => Cause::Deadline,
-        };
-        Ok(Until { names: row.get_ref(0)?.as_str()?.into(), cause })
-    };
-    db.prepare_cached(text)?.query_row([seq], row).optional()
 }

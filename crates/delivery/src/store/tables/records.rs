@@ -3,7 +3,7 @@
 //!
 //! - **Dead letters** (D2) are committed together with their cause, and written out afterwards. A crash may come before the store
 //!   notes that letters were written out. They are then written once more: a letter may appear twice, but is never missing. The
-//!   store keeps at most the last 100,000 written letters, and at most 256 MiB of records. If the message of a letter is
+//!   store keeps at most the last 100,000 written letters, and at most 256 MiB of records and data of events. If the message of a letter is
 //!   tried again, its letter is removed (D16).
 //! - **Cancels** (D7) have times from the store's own clock (`retention.rs`), so a step of the wall clock does not remove any. A
 //!   cancel of an occurrence that its rule has not made yet is not forgotten (D19).
@@ -30,7 +30,7 @@ const READ_BYTES: usize = 4 << 20;
 type Told = (Vec<u8>, String, Option<String>);
 
 pub(in crate::store) fn load_letters(db: &Connection) -> Result<Letters> {
-    let text = "SELECT ifnull(max(n), 0), ifnull(sum(octet_length(record)), 0) FROM dead_letters";
+    let text = "SELECT ifnull(max(n), 0), ifnull(sum(octet_length(record) + ifnull(octet_length(event), 0)), 0) FROM dead_letters";
     let (last, bytes): (i64, i64) = cached(db, text)?.query_row([], |row| row.try_into())?;
     let written = meta::get_int(db, "letters_written")?;
     Ok(Letters { last: last.max(written), written, bytes: bytes as u64 }) // the last letters may be gone
@@ -43,13 +43,14 @@ impl Store {
                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, (SELECT name FROM bodies b JOIN destinations d ON d.share = iif(b.share >> 32, (b.share >> 32) - 1, b.share) \
                         WHERE ?3 = 'delivery' AND b.seq = ?4), (SELECT name FROM bodies b JOIN tenants t ON t.tenant = b.share & 4294967295 \
                         WHERE ?3 = 'delivery' AND b.seq = ?4 AND b.share >> 32), \
-                        (SELECT ifnull(data, '') FROM waits w LEFT JOIN events e ON e.n = w.event WHERE ?3 = 'delivery' AND w.seq = ?4))";
+                        (SELECT ifnull(data, '') FROM waits w LEFT JOIN events e ON e.n = w.event WHERE ?3 = 'delivery' AND w.seq = ?4)) \
+                    RETURNING octet_length(record) + ifnull(octet_length(event), 0)";
         for letter in letters {
             self.letters.last += 1;
-            self.letters.bytes += letter.record.len() as u64;
             let Letter { source, line, reason, allowed, record } = letter;
             let values = params![self.letters.last, at_ms, source, line, reason, allowed, record];
-            execute(&self.db, text, values)?;
+            let bytes: i64 = cached(&self.db, text)?.query_row(values, |row| row.get(0))?;
+            self.letters.bytes += bytes as u64;
         }
         Ok(())
     }
@@ -62,9 +63,9 @@ impl Store {
 
     /// Removes the newest dead letter of a message.
     pub(crate) fn drop_letter(&mut self, seq: i64) -> Result<()> {
-        if let Some((n, (record, ..))) = find(&self.db, seq)? {
+        if let Some((n, (record, _, event))) = find(&self.db, seq)? {
             execute(&self.db, "DELETE FROM dead_letters WHERE n = ?", [n])?;
-            self.letters.bytes -= record.len() as u64;
+            self.letters.bytes -= (record.len() + event.map_or(0, |data| data.len())) as u64;
         }
         Ok(())
     }
@@ -89,7 +90,7 @@ impl Store {
     pub(crate) fn letters_written(&mut self, through: i64) -> Result<()> {
         meta::put(&self.db, "letters_written", through)?;
         self.letters.written = through;
-        let text = "SELECT n, octet_length(record) FROM dead_letters WHERE n < ? ORDER BY n LIMIT ?";
+        let text = "SELECT n, octet_length(record) + ifnull(octet_length(event), 0) FROM dead_letters WHERE n < ? ORDER BY n LIMIT ?";
         let oldest: Vec<(i64, i64)> = rows(&self.db, text, [through, 2 * READ], |row| row.try_into())?;
         for (n, bytes) in oldest {
             if n > through - KEPT && self.letters.bytes <= KEPT_BYTES {

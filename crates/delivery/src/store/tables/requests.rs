@@ -9,8 +9,9 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::message::Body;
 use crate::message::incoming::lane_in;
 use crate::message::recurrence::NEVER_MS;
+use crate::message::shares::{share_of, tenants_at};
 use crate::store::sql::{Result, cached, execute, rows};
-use crate::store::tables::tenants::{NOT_KNOWN, number_of, of_shares};
+use crate::store::tables::tenants::{NOT_KNOWN, number_of};
 use crate::store::{Position, Store};
 
 const KEPT: i64 = 10_000;
@@ -101,9 +102,10 @@ impl Filter {
             && self.tenant.as_deref().is_none_or(|name| body.and_then(Body::tenant) == Some(name))
     }
 
-    /// Whether a message with this due time may pass.
+    /// Whether a message with this due time may pass. A recurring message is never due.
     pub(crate) fn takes_due(&self, due_ms: i64) -> bool {
-        self.due_from_ms.is_none_or(|from| due_ms >= from) && self.due_before_ms.is_none_or(|before| due_ms < before)
+        self.due_from_ms.is_none_or(|from| (from..NEVER_MS).contains(&due_ms))
+            && self.due_before_ms.is_none_or(|before| due_ms < before)
     }
 }
 
@@ -117,6 +119,8 @@ pub(crate) struct Action {
     pub through: i64,
     /// Messages up to this position, or dead letters up to this number, are done.
     pub at: Position,
+    /// The share of that position, if it is about some. Not stored: after a restart, all of them are looked at anew.
+    pub share: i64,
     /// How many messages were changed.
     pub changed: u64,
     /// How many messages were not changed, because they were being sent.
@@ -159,44 +163,65 @@ impl Store {
         execute(&self.db, text, params![at.0, at.1, *changed as i64, *too_late as i64, ended_ms, id]).map(drop)
     }
 
-    /// The next messages in `waiting` that match an action, only from this lane if one is given. Also returns the
-    /// position to go on from, if there may be more. `look` and `most`: how many rows to look at, and how many
-    /// messages to find.
+    /// The next messages in `waiting` that match an action, only from this lane if one is given: by due time, or share by
+    /// share if the action is about some. The action is then past them. `true`: there may be more. `look` and `most`: how
+    /// many rows to look at, and how many messages to find.
     pub(crate) fn matches(
         &self,
-        action: &Action,
+        action: &mut Action,
         lane: Option<i64>,
         (look, most): (usize, usize),
-    ) -> Result<(Vec<Position>, Option<Position>)> {
-        let destination = action.filter.destination.as_ref();
-        let destination = destination.map(|name| self.destination(name).map_or(NOT_KNOWN, |it| it.share));
-        let number = |name| Ok::<_, rusqlite::Error>(number_of(&self.db, name)?.unwrap_or(NOT_KNOWN));
-        let tenant = action.filter.tenant.as_deref().map(number).transpose()?;
-        let of_shares = of_shares(&self.db, "share", (destination, tenant))?;
-        let text = format!(
-            "SELECT due_ms, seq, lane, ifnull(share, 0) FROM waiting \
-             WHERE {of_shares} AND (due_ms, seq) > (?, ?) AND due_ms < ? ORDER BY due_ms, seq LIMIT ?"
-        );
+    ) -> Result<(Vec<Position>, bool)> {
+        let Action { filter, through, share, at, .. } = &*action;
+        let shares = self.shares_of(filter)?;
+        let after = match shares {
+            None => "(due_ms, seq) > (?2, ?3) AND due_ms < ?5 ORDER BY due_ms, seq",
+            Some(_) => "(share, due_ms, seq) > (?1, ?2, ?3) AND share <= ?4 ORDER BY share, due_ms, seq",
+        };
+        let text = format!("SELECT due_ms, seq, lane, ifnull(share, 0) FROM waiting WHERE {after} LIMIT ?6");
         let mut select = cached(&self.db, &text)?;
-        // A recurring message is never due, so a filter by due times does not match it.
-        let last_ms = if action.filter.due_from_ms.is_some() { NEVER_MS } else { i64::MAX };
-        let before_ms = action.filter.due_before_ms.unwrap_or(last_ms);
-        let mut waiting = select.query(params![action.at.0, action.at.1, before_ms, look as i64])?;
-        let (mut found, mut count, mut last) = (Vec::new(), 0, action.at);
-        while found.len() < most
-            && let Some(row) = waiting.next()?
-        {
-            count += 1;
-            last = (row.get(0)?, row.get(1)?);
-            let share = row.get(3)?;
-            let key = row.get::<_, Option<i64>>(2)?.map(|lane| lane_in(share, lane));
-            let is_in_lane = lane.is_none() || key == lane;
-            if last.1 <= action.through && is_in_lane && (!action.filter.asks_key() || self.takes(action, last.1)?) {
-                found.push(last);
+        let before_ms = filter.due_before_ms.unwrap_or(i64::MAX);
+        let (mut found, mut count, mut last) = (Vec::new(), 0, (*share, *at));
+        for (first, end) in shares.unwrap_or_else(|| vec![(0, 0)]) {
+            if count == look || found.len() == most {
+                break; // the next part goes on in the range before
+            }
+            last = last.max((first, (i64::MIN, i64::MIN)));
+            let (share, (due_ms, seq)) = last;
+            let mut waiting = select.query(params![share, due_ms, seq, end, before_ms, (look - count) as i64])?;
+            while found.len() < most
+                && let Some(row) = waiting.next()?
+            {
+                count += 1;
+                let (share, at): (i64, Position) = (row.get(3)?, (row.get(0)?, row.get(1)?));
+                last = (share, at);
+                let is_in_lane = lane.is_none() || row.get::<_, Option<i64>>(2)?.map(|it| lane_in(share, it)) == lane;
+                let is_of_it = is_in_lane && at.1 <= *through && filter.takes_due(at.0);
+                if is_of_it && (!filter.asks_key() || self.takes(action, at.1)?) {
+                    found.push(at);
+                }
             }
         }
+        (action.share, action.at) = last;
         let may_be_more = count == look || found.len() == most;
-        Ok((found, may_be_more.then_some(last)))
+        Ok((found, may_be_more))
+    }
+
+    /// The shares of a filter: the first and the last of each range, in order. `None`: all.
+    fn shares_of(&self, filter: &Filter) -> Result<Option<Vec<(i64, i64)>>> {
+        let number = |name: &String| Ok::<_, rusqlite::Error>(number_of(&self.db, name)?.unwrap_or(NOT_KNOWN));
+        let tenant = filter.tenant.as_ref().map(number).transpose()?;
+        let mut to: Vec<i64> = match &filter.destination {
+            Some(name) => self.destination(name).map(|it| it.share).into_iter().collect(),
+            None if tenant.is_none() => return Ok(None),
+            None => self.all_destinations().map(|it| it.share).chain([0]).collect(),
+        };
+        to.sort_unstable();
+        let ranges = |to| match tenant {
+            Some(tenant) => vec![(share_of(to, tenant), share_of(to, tenant))],
+            None => vec![(to, to), tenants_at(to)],
+        };
+        Ok(Some(to.into_iter().flat_map(ranges).collect()))
     }
 
     fn takes(&self, action: &Action, seq: i64) -> Result<bool> {
@@ -223,6 +248,7 @@ impl Store {
                 },
                 through: row.get(6)?,
                 at: (row.get(7)?, row.get(8)?),
+                share: 0,
                 changed: row.get::<_, i64>(9)? as u64,
                 too_late: row.get::<_, i64>(10)? as u64,
             })

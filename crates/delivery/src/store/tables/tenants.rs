@@ -78,21 +78,22 @@ pub(in crate::store) type Shares = (Option<i64>, Option<i64>);
 
 pub(in crate::store) const NOT_KNOWN: i64 = -1;
 
-/// The condition for rows of these shares. Once there are tenants, the rows of a destination, or of a tenant, are sorted:
-/// O(messages of it). For a tenant alone, the index is also asked once for each destination.
-pub(in crate::store) fn of_shares(db: &Connection, column: &str, shares: Shares) -> rusqlite::Result<String> {
+/// The condition for rows of these shares, and whether it is about several shares. Then the index does not give them by due
+/// time. For a tenant alone, it is asked once for each destination.
+pub(in crate::store) fn of_shares(db: &Connection, column: &str, shares: Shares) -> rusqlite::Result<(String, bool)> {
     Ok(match shares {
-        (None, None) => "1".to_owned(),
-        (Some(NOT_KNOWN), _) | (_, Some(NOT_KNOWN)) => "0".to_owned(),
-        (Some(destination), Some(tenant)) => format!("{column} = {}", share_of(destination, tenant)),
+        (None, None) => ("1".to_owned(), false),
+        (Some(NOT_KNOWN), _) | (_, Some(NOT_KNOWN)) => ("0".to_owned(), false),
+        (Some(destination), Some(tenant)) => (format!("{column} = {}", share_of(destination, tenant)), false),
         (Some(destination), None) if are_any(db)? => {
             let (first, last) = tenants_at(destination);
-            format!("({column} = {destination} OR {column} BETWEEN {first} AND {last})")
+            (format!("({column} = {destination} OR {column} BETWEEN {first} AND {last})"), true)
         }
-        (Some(destination), None) => format!("{column} = {destination}"),
+        (Some(destination), None) => (format!("{column} = {destination}"), false),
         (None, Some(tenant)) => {
             let own = share_of(0, tenant);
-            format!("{column} IN (SELECT {own} UNION ALL SELECT (share + 1) << 32 | {tenant} FROM destinations)")
+            let all = format!("SELECT {own} UNION ALL SELECT (share + 1) << 32 | {tenant} FROM destinations");
+            (format!("{column} IN ({all})"), true)
         }
     })
 }

@@ -2,14 +2,17 @@
 
 use std::fs;
 
-use super::making::{Shelf, TINY, commit, done, held, incoming, incoming_with};
+use super::making::{Shelf, TINY, cancel_of, commit, done, held, incoming, incoming_with};
 use crate::base::open_stores::{FileId, Opened, alone};
+use crate::message::Message;
+use crate::message::incoming::Incoming;
+use crate::message::shares::share_of;
 use crate::store::file::locked_file::beside;
 use crate::store::look::analysis::Late;
 use crate::store::look::messages::PageOf;
 use crate::store::look::snapshot::Snapshot;
 use crate::store::tables::tenants::{NOT_KNOWN, of_shares};
-use crate::store::{Attempts, Done, Letter, Limits, Outcome, Store, WaitingRow};
+use crate::store::{Attempts, Done, Filter, Letter, Limits, Outcome, Store, StoredDestination, WaitingRow, sql};
 
 const ALL: PageOf<'_> = PageOf {
     key: None,
@@ -211,15 +214,110 @@ fn bytes_that_are_not_utf_8_are_shown_and_nothing_is_written__d5() {
     assert!(error.to_string().contains("readonly"), "{error}");
 }
 
+/// A store with rows of `waiting` that are due at 1, 2 and so on: of so many tenants at destination 1, then one at destination 2.
+fn store_of_tenants(shelf: &Shelf, count: i64) -> Store {
+    let mut store = shelf.open();
+    commit(&mut store, |store| {
+        for name in ["x", "y"] {
+            let settings = "{}".into();
+            store.put_destination(StoredDestination { name: name.into(), settings, ..Default::default() }).unwrap();
+        }
+        let shares: Vec<_> = (1..=count).map(|it| (share_of(1, it), it)).chain([(2, count + 1)]).collect();
+        let of = |(share, due_ms): &(i64, i64)| {
+            let message = incoming(&due_ms.to_string(), *due_ms).message;
+            let body = message.body.with(|extras| extras.share = *share);
+            Incoming::of(Message { body, ..message })
+        };
+        let items: Vec<_> = shares.iter().map(of).collect();
+        (1..=count).for_each(|it| assert_eq!(store.tenant(&it.to_string()).unwrap(), it));
+        store.accept(&items, 0).unwrap();
+        let rows = shares.iter().map(|(share, it)| WaitingRow { share: *share, ..held(*it, *it, None) });
+        store.hold(&rows.collect::<Vec<_>>()).unwrap();
+    });
+    store
+}
+
+const OF_X: PageOf<'_> = PageOf { destination: Some("x"), ..ALL };
+
 #[test]
-fn the_index_finds_what_waits_of_a_tenant_at_all_destinations_and_at_one__d8_d24() {
+fn a_page_reads_the_index_of_shares_unless_their_rows_are_more_than_it_looks_at__d8_d14_d24() {
+    let shelf = Shelf::new(Limits::default());
+    let store = store_of_tenants(&shelf, 8);
+    let page = |of, after| {
+        let (seen, next) = look(&shelf).waiting(of, after).unwrap();
+        (seen.iter().map(|it| it.seq).collect::<Vec<_>>(), next)
+    };
+    sql::seen::take();
+    let few = PageOf { looked_at: 8, limit: 5, ..OF_X };
+    assert_eq!(page(few, None), (vec![1, 2, 3, 4, 5], Some((5, 5))));
+    assert_eq!(page(few, Some((5, 5))), (vec![6, 7, 8], None));
+    assert_eq!(page(PageOf { destination: Some("y"), ..few }, None), (vec![9], None), "all of x are before it");
+    assert_eq!(page(PageOf { destination: None, tenant: Some("7"), ..few }, None), (vec![7], None));
+    assert_eq!(page(PageOf { tenant: Some("7"), ..few }, None), (vec![7], None));
+    assert_reads_only_the_index(&store.db, 3);
+    let many = PageOf { looked_at: 3, limit: 5, ..OF_X };
+    assert_eq!(page(many, None), (vec![1, 2, 3], Some((3, 3))), "three rows were read");
+    assert_eq!(page(many, Some((6, 6))), (vec![7, 8], Some((9, 9))), "three rows were read, and one is of y");
+    assert_eq!(page(many, Some((9, 9))), (vec![], None));
+}
+
+#[test]
+fn an_action_on_some_shares_reads_their_index_alone__d8_d16_d24() {
+    let shelf = Shelf::new(Limits::default());
+    let store = store_of_tenants(&shelf, 8);
+    let found = |destination: Option<&str>, tenant: Option<&str>| {
+        let (destination, tenant) = (destination.map(str::to_owned), tenant.map(str::to_owned));
+        let (mut action, mut parts) = (cancel_of(Filter { destination, tenant, ..Filter::default() }), Vec::new());
+        loop {
+            let (found, may_be_more) = store.matches(&mut action, None, (3, 9)).unwrap();
+            parts.push(found.into_iter().map(|it| it.1).collect::<Vec<_>>());
+            if !may_be_more {
+                return parts;
+            }
+        }
+    };
+    sql::seen::take();
+    assert_eq!(found(Some("x"), None), [vec![1, 2, 3], vec![4, 5, 6], vec![7, 8]]);
+    assert_eq!(found(Some("y"), None), [[9]]);
+    assert_eq!(found(Some("x"), Some("7")), [[7]]);
+    assert_eq!(found(None, Some("7")), [[7]]);
+    assert_eq!(found(None, Some("nobody")), [[0; 0]]);
+    assert_reads_only_the_index(&store.db, 1);
+    assert_eq!(found(None, None).concat(), (1..=9).collect::<Vec<_>>());
+}
+
+/// The statements since the last look read only the index of shares of `waiting`. There are at least so many.
+fn assert_reads_only_the_index(db: &rusqlite::Connection, least: usize) {
+    let of_waiting: Vec<_> = sql::seen::take().into_iter().filter(|it| it.contains("FROM waiting")).collect();
+    assert!(of_waiting.len() >= least, "{of_waiting:?}");
+    for text in of_waiting {
+        let mut explain = db.prepare(&format!("EXPLAIN QUERY PLAN {text}")).unwrap();
+        let unknown = vec![rusqlite::types::Null; explain.parameter_count()];
+        let plan = explain.query_map(rusqlite::params_from_iter(unknown), |row| row.get::<_, String>(3));
+        let steps: Vec<_> = plan.unwrap().map(Result::unwrap).filter(|it| it.contains(" waiting ")).collect();
+        assert!(
+            !steps.is_empty() && steps.iter().all(|it| it.contains("INDEX waiting_by_share (")),
+            "{steps:?}: {text}"
+        );
+    }
+}
+
+#[test]
+fn figures_of_destinations_count_all_their_tenants_however_many_there_are__d15_d24() {
+    let shelf = Shelf::new(Limits::default());
+    let store = store_of_tenants(&shelf, 1);
+    let ten_thousand = "WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n < 10002) INSERT INTO waiting \
+                        (due_ms, seq, size, share) SELECT iif(n < 10002, ?1, 5), ?2 + n, 0, ?3 + n FROM n";
+    store.db.execute(ten_thousand, [5, 10, share_of(0, 1) - 1]).unwrap();
+    store.db.execute(ten_thousand, [900_000, 20_000, share_of(1, 1) - 1]).unwrap();
+    let (_, seen) = look(&shelf).destination_figures(None, 9, 1_000).unwrap();
+    let seen: Vec<_> = seen.iter().map(|it| (&*it.name, it.waiting, it.overdue, it.first_due_ms)).collect();
+    assert_eq!(seen, [("x", 10_000, 2, Some(1)), ("y", 1, 1, Some(2))], "what is overdue for longest comes first");
+}
+
+#[test]
+fn of_a_tenant_without_a_number_nothing_is_found__d24() {
     let shelf = Shelf::new(TINY);
     let store = shelf.open();
-    for shares in [(None, Some(1)), (Some(1), Some(1)), (Some(1), None)] {
-        let of_it = of_shares(&store.db, "share", shares).unwrap();
-        let query = format!("EXPLAIN QUERY PLAN SELECT seq FROM waiting WHERE {of_it} ORDER BY due_ms, seq LIMIT 9");
-        let plan: String = store.db.query_row(&query, [], |row| row.get(3)).unwrap();
-        assert!(plan.starts_with("SEARCH waiting USING") && plan.contains("INDEX waiting_by_share"), "{plan}");
-    }
-    assert_eq!(of_shares(&store.db, "share", (Some(NOT_KNOWN), Some(1))).unwrap(), "0");
+    assert_eq!(of_shares(&store.db, "share", (Some(NOT_KNOWN), Some(1))).unwrap(), ("0".to_owned(), false));
 }

@@ -13,7 +13,7 @@ use crate::store::file::schema::connect;
 use crate::store::replica::catch_up;
 use crate::store::replica::memory::InMemory;
 use crate::store::sql::rows;
-use crate::store::{Accepted, Done, Limits, Options, Outcome, Store, WaitingRow};
+use crate::store::{Accepted, Action, ActionKind, Done, Filter, Limits, Options, Outcome, Store, WaitingRow};
 
 pub(super) const DAY_MS: i64 = 86_400_000;
 
@@ -142,6 +142,12 @@ pub(super) fn done(seq: i64, due_ms: i64, outcome: Outcome, at_ms: i64) -> Done 
 
 pub(super) fn held(seq: i64, due_ms: i64, lane: Option<i64>) -> WaitingRow {
     WaitingRow::untried(due_ms, seq, lane, 100)
+}
+
+/// A cancel of messages 1 to 9.
+pub(super) fn cancel_of(filter: Filter) -> Action {
+    let (id, kind, at) = (String::new(), ActionKind::Cancel, (i64::MIN, i64::MIN));
+    Action { id, kind, filter, through: 9, at, share: 0, changed: 0, too_late: 0 }
 }
 
 /// The positions of all messages in `waiting`.

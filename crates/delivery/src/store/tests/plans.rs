@@ -2,8 +2,9 @@
 
 use rusqlite::StatementStatus;
 
-use super::making::{Shelf, TINY, commit, done, held, incoming, incoming_with, tidy};
-use crate::store::{Attempts, Letter, Outcome, Progress, StoredDestination, sql};
+use super::making::{Shelf, TINY, cancel_of, commit, done, held, incoming, incoming_with, tidy};
+use crate::message::events::Event;
+use crate::store::{Attempts, Filter, Letter, Outcome, Progress, StoredDestination, sql};
 
 /// Scans of small tables, and scans along the key up to a limit.
 const ALLOWED: [&str; 10] = [
@@ -61,6 +62,13 @@ fn nothing_that_a_group_does_looks_at_a_whole_table() {
             let new = || StoredDestination { name: "d".into(), settings: "{}".into(), ..Default::default() };
             let known = store.destination("d").cloned().unwrap_or_else(new);
             store.put_destination(known).unwrap();
+            store.tenant("t").unwrap();
+            for (destination, tenant) in [(Some("d"), None), (None, Some("t")), (Some("d"), Some("t"))] {
+                let (destination, tenant) = (destination.map(str::to_owned), tenant.map(str::to_owned));
+                let filter = Filter { destination, tenant, ..Filter::default() };
+                store.matches(&mut cancel_of(filter), None, (9, 9)).unwrap();
+            }
+            store.next_share(1, 1).unwrap();
             store.take_due(9, 10, |_| None).unwrap();
             store.expect_next(1, (5, 5)).unwrap();
             store.tried_shares().unwrap();
@@ -126,4 +134,46 @@ fn a_statement_is_prepared_once() {
     let seen = sql::seen::take();
     assert!(seen.len() >= 8, "{seen:?}");
     assert_eq!(seen.into_iter().filter(again).collect::<Vec<_>>(), [""; 0]);
+}
+
+/// SQLite gives the numbers of forgotten events again.
+#[test]
+fn events_are_forgotten_with_their_time_also_those_that_come_after_all_others_were__d5_d22() {
+    let shelf = Shelf::new(TINY);
+    let mut store = shelf.open();
+    let events = |store: &crate::store::Store| super::making::count(store, "events");
+    for _ in 0..3 {
+        commit(&mut store, |store| {
+            let of = Event::of("k", "a", "paid").remember(std::time::Duration::from_secs(1));
+            for event in [of, Event::of("k", "b", "paid"), Event::of("k", "c", "paid")] {
+                let n = store.put_event(&event, &event.data()).unwrap();
+                store.has_let_go(n, 0).unwrap();
+            }
+        });
+        assert_eq!(events(&store), 3);
+        let data = || store.remembered("k", "paid").unwrap().map(|(_, data)| data.to_string());
+        assert_eq!(data().unwrap(), "{\"name\":\"paid\",\"id\":\"a\",\"payload\":null}");
+        shelf.pass(shelf.keep_ids_ms + 1);
+        commit(&mut store, |store| store.upkeep(false).map(drop).unwrap());
+        assert_eq!(events(&store), 0);
+    }
+}
+
+/// The upkeep of every group looks at events: only at old ones, however many there are.
+#[test]
+fn what_a_group_reads_of_known_events_does_not_grow_with_them__d8_d22() {
+    let shelf = Shelf::new(TINY);
+    let mut store = shelf.open();
+    commit(&mut store, |store| {
+        for id in 0..3_000 {
+            let n = store.put_event(&Event::of("k", &id.to_string(), "paid"), &"{}".into()).unwrap();
+            store.has_let_go(n, 0).unwrap();
+        }
+    });
+    sql::seen::take();
+    commit(&mut store, |store| store.upkeep(false).map(drop).unwrap());
+    let steps = |text: &String| store.db.prepare_cached(text).unwrap().get_status(StatementStatus::VmStep);
+    let of_events = sql::seen::take().into_iter().filter(|text| text.contains("FROM events"));
+    let read: Vec<_> = of_events.map(|text| (steps(&text), text)).collect();
+    assert!(!read.is_empty() && read.iter().all(|(steps, _)| *steps < 2_500), "{read:?}");
 }

@@ -4,7 +4,9 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use super::making::{Shelf, TINY, commit, count, incoming, incoming_with, new};
+use crate::message::events::Event;
 use crate::message::incoming::Incoming;
+use crate::message::until::{Cause, Until};
 use crate::message::{Body, Message};
 use crate::store::{Accepted, Checkpoints, Letter, Limits, Progress};
 
@@ -43,6 +45,32 @@ fn letters_are_bounded_by_bytes() {
     commit(&mut store, |store| store.put_letters(&[letter(71, 4 << 20)], 5).unwrap());
     commit(&mut store, |store| store.letters_written(71).unwrap());
     assert_eq!(count(&store, "dead_letters"), 64);
+}
+
+/// Each letter has the data of the event that let its message go.
+#[test]
+fn the_data_of_events_counts_to_the_bytes_of_letters__d2_d22() {
+    let shelf = Shelf::new(Limits::default());
+    let mut store = shelf.open();
+    commit(&mut store, |store| {
+        let n = store.put_event(&Event::of("k", "e", "paid"), &"x".repeat(4 << 20).into()).unwrap();
+        let until = Until { names: "paid".into(), cause: Cause::Event(n, "".into()) };
+        let body = |id: i64| Body::new(Some("k"), &id.to_string(), b"1", true);
+        let of = |id| Message {
+            body: body(id).with(|it| it.until = Some(Box::new(until.clone()))),
+            due_ms: 5,
+            delay_ms: None,
+        };
+        store.accept(&(1..=70).map(|id| Incoming::of(of(id))).collect::<Vec<_>>(), 0).unwrap();
+        let letters: Vec<_> = (1..=70).map(|seq| Letter { source: "delivery".into(), ..letter(seq, 1) }).collect();
+        store.put_letters(&letters, 5).unwrap();
+        store.drop_letter(70).unwrap();
+        store.letters_written(69).unwrap();
+    });
+    assert_eq!(count(&store, "dead_letters"), 63, "256 MiB are kept");
+    let bytes = store.letters.bytes;
+    drop(store);
+    assert_eq!(shelf.open().letters.bytes, bytes);
 }
 
 #[test]

@@ -29,9 +29,9 @@ use crate::engine::recording::{EventColumns, columns};
 use crate::tools::fork::{ProcessOwned, fork_epoch};
 use crate::tools::native_lock::{SIGNAL_CHECK_US, attach};
 use tickwheel_delivery::internal::{
-    Answers, DueClock, Engine, OpenSink, Opened, Ownership, Running, Settings, Ticket, is_open_here,
+    Answers, DueClock, Engine, OpenSink, Opened, Ownership, Running, Ticket, is_open_here,
 };
-use tickwheel_delivery::{DeliveryError, Verdict};
+use tickwheel_delivery::{DeliveryError, Settings, Verdict};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
@@ -523,7 +523,7 @@ fn open_all(
     ownership.remove_unless(is_used.clone());
     let epoch = fork_epoch();
     let receipts = Receipts::start(callees.engine()).map_err(|error| DeliveryError::no_thread(&error))?;
-    match Running::open(ownership, settings, open, 1, Box::new(observer)) {
+    match Running::open(ownership, Settings { observer: Arc::new(observer), ..settings }, open, 1) {
         Ok(running) => Ok((running, receipts)),
         Err(error) if fork_epoch() != epoch => {
             std::mem::forget(receipts); // its thread is the parent's

@@ -67,23 +67,6 @@ impl Destination {
         sends.iter().map(|sent| send_to_python(py, sent)).collect()
     }
 
-    /// Of `http`: the requests from now on have these headers, and are signed by these secrets. Raises `WrongUsage` as `http` does,
-    /// and for another address; then nothing has changed.
-    #[pyo3(signature = (url, *, headers, secrets))]
-    fn replace_webhook(
-        &self,
-        py: Python<'_>,
-        url: &str,
-        headers: Vec<(String, String)>,
-        secrets: Vec<String>,
-    ) -> PyResult<()> {
-        let Kind::Webhook(webhook, _) = &self.0 else {
-            return Err(failures::wrong_usage(py, &format!("{} is no webhook", self.__repr__())));
-        };
-        let replaced = webhook_of(url, headers, secrets).and_then(|it| webhook.replace(it));
-        replaced.map_err(|error| failures::to_python(py, &error))
-    }
-
     /// Webhooks that messages name.
     #[staticmethod]
     fn named() -> Self {

@@ -16,7 +16,7 @@ use crate::tools::fork::{BelongsToProcess, ProcessOwned, fork_epoch};
 use crate::tools::native_lock::lock_plain;
 use tickwheel::internal::sync::PlainMutex;
 use tickwheel_delivery::DeliveryError;
-use tickwheel_delivery::internal::{ActionSeen, Kept, Outcome, PageOf, Remembered, Seen, Snapshot};
+use tickwheel_delivery::internal::{ActionSeen, Kept, Outcome, PageOf, Seen, Snapshot};
 
 type Position = (i64, i64);
 type Page<'py, T> = (Vec<Bound<'py, PyDict>>, Option<T>);
@@ -142,20 +142,6 @@ impl StoreSnapshot {
         shown.set_item("seq", it.seen.seq)?;
         shown.update(seen(py, it.seen)?.as_mapping())?;
         Ok(Some(shown))
-    }
-
-    /// A page of remembered events, and the number after which the next page begins.
-    fn remembered<'py>(
-        &self,
-        py: Python<'py>,
-        key: Option<&str>,
-        after_n: i64,
-        limit: usize,
-    ) -> PyResult<Page<'py, i64>> {
-        let (found, has_more) = self.ask(py, |snapshot| snapshot.remembered(key, after_n, limit))?;
-        let next = found.last().map(|it| it.n).filter(|_| has_more);
-        let event = |it: Remembered| Ok(fields!(py, it, key id event at_ms until_ms let_go data));
-        Ok((found.into_iter().map(event).collect::<PyResult<_>>()?, next))
     }
 
     /// Dead letters before this one: number, time, and the letter with the first bytes of its record, its destination, and the

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use tickwheel_delivery::Summary;
-use tickwheel_delivery::internal::{BOUNDS_US, Cause, Histogram, Running};
+use tickwheel_delivery::internal::{BOUNDS_US, CAUSES, Histogram, Running};
 
 /// A dict with these fields of a value, each by its own name or as another one.
 macro_rules! fields {
@@ -66,7 +66,7 @@ impl EngineMeasures {
         let (keys_in_doubt, spare_taken) = engine.doubts();
         Self {
             attempts: sends.attempts,
-            failures: Cause::ALL.iter().map(|cause| (cause.name(), sends.failures[*cause as usize])).collect(),
+            failures: CAUSES.into_iter().zip(sends.failures).collect(),
             redelivered: sends.redelivered,
             cut_off_sends: sends.cut_off,
             hanging_senders: running.hanging_senders(),

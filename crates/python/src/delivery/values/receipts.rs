@@ -109,7 +109,7 @@ pub(crate) fn this_thread_is_of(engine: u64) {
     ENGINE.set(Some(engine));
 }
 
-fn give(py: Python<'_>, engine: u64, mut receiver: Receiver<Answered>) {
+fn give(py: Python<'_>, engine: u64, receiver: Receiver<Answered>) {
     this_thread_is_of(engine);
     GIVES_ANSWERS.set(true);
     let epoch = fork_epoch();

@@ -4,7 +4,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::delivery::calls::failures;
-use tickwheel_delivery::internal::{Allowed, Bounds, Rate, Retry, SETTINGS, Settings};
+use tickwheel_delivery::internal::{Bounds, SETTINGS};
+use tickwheel_delivery::{Allowed, Rate, Retry, Settings};
 
 const DAY_MS: f64 = 86_400_000.0;
 
@@ -15,6 +16,16 @@ pub(crate) fn add_settings(module: &Bound<'_, PyModule>) -> PyResult<()> {
         settings.set_item(it.name, (it.unit, it.is_whole, it.least, it.most, it.default))?;
     }
     module.add("SETTINGS", settings)
+}
+
+/// How many messages in a second this rate allows, as `0.5/s` or `10/day`.
+#[pyfunction]
+pub(crate) fn rate_per_s(py: Python<'_>, rate: &str) -> PyResult<f64> {
+    Ok(rate_of(py, rate)?.per_s())
+}
+
+fn rate_of(py: Python<'_>, text: &str) -> PyResult<Rate> {
+    Rate::parse(text).map_err(|error| failures::to_python(py, &error))
 }
 
 /// Reads `Settings`. The Python class has checked the ranges.
@@ -29,13 +40,8 @@ pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
         waits_end: retry.getattr("waits_end")?.extract()?,
     };
     let rate = |name: &str| -> PyResult<Option<Rate>> {
-        let rate = given.getattr(name)?;
-        if rate.is_none() {
-            return Ok(None);
-        }
-        let rate = Rate { messages: rate.getattr("messages")?.extract()?, per_us: rate.getattr("per_us")?.extract()? };
-        rate.check().map_err(|error| failures::to_python(given.py(), &error))?;
-        Ok(Some(rate))
+        let text: Option<String> = given.getattr(name)?.extract()?;
+        text.map(|text| rate_of(given.py(), &text)).transpose()
     };
     let size = |name: &str| -> PyResult<usize> { bounds.getattr(name)?.extract() };
     let bounds = Bounds {

@@ -5,7 +5,7 @@ use std::net::ToSocketAddrs as _;
 
 use super::named::Letters;
 use super::*;
-use crate::{Deliverer, Destination, NamedBody, NamedSettings, OpenOptions};
+use crate::{Allowed, Deliverer, Destination, NamedBody, NamedSettings};
 
 const ALLOWED: &str = "127.0.0.2";
 
@@ -32,10 +32,11 @@ fn lookups() -> Lookups {
 
 fn open(folder: &tempfile::TempDir, letters: &Arc<Mutex<Vec<String>>>) -> Deliverer {
     let lookups = lookups();
-    let options = OpenOptions::default().with_waits([Duration::from_millis(1)]).with_waits_end();
+    let retry = Retry { waits_ms: vec![1], waits_end: true, ..Retry::default() };
     let to = Destination::reply_sink(move |_| HttpSink::with(None, &lookups));
-    let options = options.with_allowed_addresses([ALLOWED]).unwrap().with_observer(Letters(letters.clone()));
-    options.open(folder.path().join("s.db"), to).unwrap()
+    let allowed = Allowed::parse(&[ALLOWED.to_owned()]).unwrap();
+    let settings = Settings { retry, allowed, observer: Arc::new(Letters(letters.clone())), ..Settings::default() };
+    Deliverer::open_with(folder.path().join("s.db"), to, settings).unwrap()
 }
 
 fn to(url: String) -> NamedSettings {
@@ -101,7 +102,7 @@ fn no_redirect_no_change_of_a_name_and_no_part_of_a_message_leads_inside__d23() 
     wait_until("it is a dead letter", || letters.lock().len() == 1);
     assert!(letters.lock().remove(0).contains("127.0.0.1 is an address inside"));
 
-    let url = format!("http://{ALLOWED}:{port}/{{id}}?{{id}}");
+    let url = format!("http://{ALLOWED}:{port}/");
     let body = NamedBody::Template(r#"["{{id}}"]"#.to_owned());
     deliverer.set_destination("made", &NamedSettings { headers: answers("200"), body, ..to(url) }).unwrap();
     let ids =
@@ -130,12 +131,9 @@ fn what_would_lead_elsewhere_is_refused_when_it_is_set__d23() {
         ("http://example.org:80@127.0.0.1/", "contains a user"),
         ("http://127.0.0.1#@example.org/", "a # or a control character"),
         ("http://127.0.0.1/#example.org", "a # or a control character"),
-        ("http://{id}/", "has a brace in its host"),
-        ("http://{key}.example.org/", "has a brace in its host"),
-        ("http://example.org:{id}/", "has a brace in its host"),
-        ("http://example.org{id}", "has a brace in its host"),
-        ("http://example.org/{payload}", "has a brace that is not of"),
-        ("http://example.org/../{id}", "has . or .. as a part of its path"),
+        ("http://{id}/", "has a brace"),
+        ("http://example.org:{id}/", "has a brace"),
+        ("http://example.org/{payload}", "has a brace"),
         ("http://example.org\\@127.0.0.1/", "contains a user"),
         ("http://example.org\\127.0.0.1/", "is no address"),
         ("http://example.org\t.127.0.0.1/", "control character"),

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::{Answer, Deliverer, Destination, Event, Letter, NamedBody, NamedSettings, Observer, OpenOptions};
+use crate::{Allowed, Answer, Deliverer, Destination, Event, Letter, NamedBody, NamedSettings, Observer, Part};
 
 fn at(receiver: &Receiver) -> NamedSettings {
     NamedSettings { url: receiver.url(), ..NamedSettings::default() }
 }
 
 /// The receivers are on this machine.
-fn here() -> OpenOptions {
-    OpenOptions::default().with_allowed_addresses(["127.0.0.1"]).unwrap()
+fn here() -> Settings {
+    Settings { allowed: Allowed::parse(&["127.0.0.1".to_owned()]).unwrap(), ..Settings::default() }
 }
 
 fn accepting() -> Receiver {
@@ -25,7 +25,7 @@ fn now(id: &str) -> Message {
 #[test]
 fn each_message_goes_where_it_says_with_what_is_set_for_there__d23() {
     let (folder, left, right) = (tempfile::tempdir().unwrap(), accepting(), accepting());
-    let deliverer = here().open(folder.path().join("s.db"), Destination::named()).unwrap();
+    let deliverer = Deliverer::open_with(folder.path().join("s.db"), Destination::named(), here()).unwrap();
     let headers = BTreeMap::from([("x-team".to_owned(), "17".to_owned())]);
     assert_eq!(deliverer.set_destination("left", &NamedSettings { headers, ..at(&left) }).unwrap(), Answer::Accepted);
     let secrets = Some(vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()]);
@@ -51,18 +51,19 @@ fn each_message_goes_where_it_says_with_what_is_set_for_there__d23() {
 fn what_waits_and_what_is_set_is_there_after_a_restart_and_a_change_is_true_for_the_next_send__d23() {
     let (folder, before, after) = (tempfile::tempdir().unwrap(), accepting(), accepting());
     let store = folder.path().join("s.db");
-    let deliverer = here().open(&store, Destination::named()).unwrap();
+    let deliverer = Deliverer::open_with(&store, Destination::named(), here()).unwrap();
     deliverer.set_destination("here", &NamedSettings { paused: Some(true), ..at(&before) }).unwrap();
     for number in 0..20 {
         deliverer.put(now(&format!("{number:02}")).with_key("k").to("here")).unwrap();
     }
     deliverer.close(None).unwrap();
     assert!(Deliverer::open(&store, Destination::standard_output()).is_err(), "it would go to the wrong place");
-    let deliverer = here().open(&store, Destination::webhook(Webhook::to(&before.url()).unwrap())).unwrap();
+    let to = Destination::webhook(Webhook::to(&before.url()).unwrap());
+    let deliverer = Deliverer::open_with(&store, to, here()).unwrap();
     assert_eq!(deliverer.destinations().unwrap()["here"].url, before.url());
     assert_eq!(deliverer.set_destination("here", &at(&after)).unwrap(), Answer::Replaced);
     assert_eq!((after.count(), deliverer.destinations().unwrap()["here"].paused), (0, Some(true)), "it stays paused");
-    assert_eq!(deliverer.resume_destination("here").unwrap(), Answer::Resumed);
+    assert_eq!(deliverer.resume(Part::Destination("here")).unwrap(), Answer::Resumed);
     wait_until("all have arrived", || after.count() == 20);
     deliverer.put(now("of none")).unwrap();
     wait_until("all have arrived", || before.count() == 1);
@@ -77,8 +78,8 @@ fn one_that_hangs_or_is_gone_holds_up_no_other__d23() {
     let folder = tempfile::tempdir().unwrap();
     let (hanging, well) = (Receiver::new(|_, stream| hang(stream)), accepting());
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let options = here().with_sink_timeout(Duration::from_millis(200));
-    let deliverer = options.open(folder.path().join("s.db"), Destination::named()).unwrap();
+    let settings = Settings { sink_timeout_ms: 200, ..here() };
+    let deliverer = Deliverer::open_with(folder.path().join("s.db"), Destination::named(), settings).unwrap();
     deliverer.set_destination("hanging", &at(&hanging)).unwrap();
     let url = format!("http://{gone}/");
     deliverer.set_destination("gone", &NamedSettings { url, ..NamedSettings::default() }).unwrap();
@@ -95,7 +96,7 @@ fn one_that_hangs_or_is_gone_holds_up_no_other__d23() {
 #[test]
 fn a_setting_that_is_not_allowed_is_told_and_no_secret_is_shown__d23() {
     let folder = tempfile::tempdir().unwrap();
-    let deliverer = here().open(folder.path().join("s.db"), Destination::named()).unwrap();
+    let deliverer = Deliverer::open_with(folder.path().join("s.db"), Destination::named(), here()).unwrap();
     let damaged = "-----BEGIN CERTIFICATE-----\nczNjcmV0\n-----END CERTIFICATE-----\n";
     let good = || NamedSettings { url: "http://example.org/".to_owned(), ..NamedSettings::default() };
     for (settings, expected) in [
@@ -133,7 +134,7 @@ fn a_setting_that_is_not_allowed_is_told_and_no_secret_is_shown__d23() {
 #[test]
 fn a_body_is_what_is_set_there_and_is_signed_as_it_is_sent__d23() {
     let (folder, receiver) = (tempfile::tempdir().unwrap(), accepting());
-    let deliverer = here().open(folder.path().join("s.db"), Destination::named()).unwrap();
+    let deliverer = Deliverer::open_with(folder.path().join("s.db"), Destination::named(), here()).unwrap();
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let template = r#"{"text":"{{payload.name}} has {{payload.n}}","n":"{{payload.n}}"}"#;
     let payload = r#"{"name":"\"A\"","n":1.50}"#;
@@ -181,8 +182,9 @@ fn a_body_is_what_is_set_there_and_is_signed_as_it_is_sent__d23() {
 fn a_message_without_what_its_body_needs_is_a_dead_letter_at_once__d23() {
     let (folder, receiver, letters) = (tempfile::tempdir().unwrap(), accepting(), Arc::default());
     // A second attempt would come in an hour.
-    let options = here().with_waits([Duration::from_secs(3_600)]).with_observer(Letters(Arc::clone(&letters)));
-    let deliverer = options.open(folder.path().join("s.db"), Destination::named()).unwrap();
+    let retry = Retry { waits_ms: vec![3_600_000], ..Retry::default() };
+    let settings = Settings { retry, observer: Arc::new(Letters(Arc::clone(&letters))), ..here() };
+    let deliverer = Deliverer::open_with(folder.path().join("s.db"), Destination::named(), settings).unwrap();
     let template = r#"["{{payload.name}}", "{{payload.city|no city}}"]"#;
     let body = NamedBody::Template(template.to_owned());
     deliverer.set_destination("here", &NamedSettings { body, ..at(&receiver) }).unwrap();
