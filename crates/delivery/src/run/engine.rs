@@ -42,6 +42,7 @@ use crate::sinks::Verdict;
 use crate::sinks::http::{address::HttpAddress, trial::try_out};
 use crate::sinks::{Delivery, TAKES_NO_NAMED, TakesNamed, Verdicts};
 use crate::store::file::owner::Ownership;
+use crate::store::replica::Lease;
 use crate::store::{
     self, Action, Broken, Checkpoints, Opening, Options, PAUSED, Progress, RESTORED, Store, StoredDestination,
     StoredTenant,
@@ -72,6 +73,8 @@ pub struct Engine {
     place_limits: OnceLock<PlaceLimits>,
     /// The store holds it, and releases it when its connections are closed.
     ownership: Weak<Ownership>,
+    /// Of a replicated store: until when this process may send.
+    lease: Option<Arc<Lease>>,
 }
 
 impl Engine {
@@ -90,7 +93,8 @@ impl Engine {
         let timer = Arc::new(timer);
         let ownership = Arc::new(ownership);
         let weak = Arc::downgrade(&ownership);
-        let (store, dispatcher, actions) = open_store(&ownership, &settings, &timer, &wall, None)?;
+        let lease = settings.replicate.as_ref().map(|it| Arc::new(it.lease()));
+        let (store, dispatcher, actions) = open_store(&ownership, &settings, &timer, &wall, None, lease.as_ref())?;
         let mut dispatcher = dispatcher;
         dispatcher.to[0].pace = Pace::new(settings.rate, timer.clock().now_us());
         let (store_id, openings, open) = (store.id().to_owned(), store.openings().to_vec(), store.open_count());
@@ -121,6 +125,7 @@ impl Engine {
             percentiles: Mutex::default(),
             place_limits: OnceLock::new(),
             ownership: weak,
+            lease,
         })
     }
 
@@ -372,7 +377,7 @@ impl Engine {
         });
         let opened = written.and_then(|file| {
             let ownership = self.ownership.upgrade().ok_or(DeliveryError::Closed)?;
-            open_store(&ownership, &self.settings, &self.timer, &self.wall, file)
+            open_store(&ownership, &self.settings, &self.timer, &self.wall, file, self.lease.as_ref())
         });
         let (store, mut sender, actions) = self.or_fail(opened, None)?;
         self.with_writer(|writer| {
@@ -426,6 +431,9 @@ impl Engine {
         let path = self.ownership.upgrade().map(|it| it.path().to_owned()).unwrap_or_default();
         let advice = "look at its disk; all that was answered is kept, and what was sent since then is sent again";
         let error = DeliveryError::Store(StoreError::new(&path, "the disk did not answer in time", advice));
+        if let Some(lease) = &self.lease {
+            lease.stop();
+        }
         self.queue.fail(&error);
         self.queue.feeds.end();
         error
@@ -523,7 +531,7 @@ impl Engine {
     ) -> Option<(u64, Vec<Delivery>)> {
         dispatcher.advance();
         self.flush(dispatcher);
-        if self.queue.is_behind(self.timer.clock().now_us()) {
+        if self.queue.is_behind(self.timer.clock().now_us()) || self.lease.as_ref().is_some_and(|it| !it.is_held()) {
             return None;
         }
         let time_out = is_cut_off.then(|| Duration::from_millis(self.settings.sink_timeout_ms));
@@ -580,6 +588,9 @@ impl Engine {
         late.append(&mut dispatcher.outcomes);
         let ended = if is_usable { writer.end(&dispatcher, &late, sends) } else { Ok(()) };
         drop(dispatcher);
+        if is_usable && ended.is_ok() {
+            writer.store.end_chain();
+        }
         if !is_usable || writer.checkpoints.as_ref().is_some_and(Checkpoints::are_failing) {
             writer.store.keep_log();
         }
@@ -625,6 +636,7 @@ fn open_store(
     timer: &Arc<Timer<Armed>>,
     wall: &Arc<dyn WallTime>,
     before: Option<FileId>,
+    lease: Option<&Arc<Lease>>,
 ) -> Result<(Store, Dispatcher, Vec<Action>), DeliveryError> {
     let (clock, wall_time) = (timer.clone(), wall.clone());
     let mut options = Options::new(
@@ -634,6 +646,7 @@ fn open_store(
     );
     options.limits = settings.limits;
     options.before = before;
+    options.replicate = settings.replicate.clone().zip(lease.cloned());
     options.guard = Some(ownership.clone());
     let path = ownership.path();
     let store = Store::open(path, options)?;

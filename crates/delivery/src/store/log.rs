@@ -32,9 +32,9 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// From now on, statements of this thread are noted here.
-    pub(super) fn open(self) {
-        OPEN.set(Some(self));
+    /// From now on, statements of this thread are noted here, or nowhere.
+    pub(super) fn open(log: Option<Self>) {
+        OPEN.set(log);
     }
 
     /// Ends [`Log::open`].
@@ -180,7 +180,8 @@ impl Replay {
             drop(rows);
             let (expected, found) = (rest.varint()?, changed(db, text));
             if expected != found {
-                let what = format!("{text:?} changed {found} rows here, and {expected} in the store that wrote the log");
+                let what =
+                    format!("{text:?} changed {found} rows here, and {expected} in the store that wrote the log");
                 return Err(Broken::Contradiction(what));
             }
         }

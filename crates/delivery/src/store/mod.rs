@@ -227,9 +227,11 @@ impl Store {
     /// Begins a transaction.
     pub(crate) fn begin(&mut self) -> Result<()> {
         sql::execute(&self.db, "BEGIN IMMEDIATE", ())?;
-        if let Some(log) = self.log.take() {
-            log.open();
-        }
+        let log = match (&self.replica, self.log.take()) {
+            (Some(_), None) => Some(Log::of(&self.db)?), // the transaction before was undone
+            (_, log) => log,
+        };
+        Log::open(log);
         Ok(())
     }
 
@@ -240,6 +242,13 @@ impl Store {
         let body = log.take(&self.db)?;
         self.log = Some(log);
         replica.commit(&self.db, body)
+    }
+
+    /// Lets a standby begin at once.
+    pub(crate) fn end_chain(&mut self) {
+        if let Some(replica) = &mut self.replica {
+            replica.end();
+        }
     }
 
     /// Whether the file can be written again, after it could not. This value is not used again, because memory is not
@@ -265,6 +274,7 @@ impl Store {
     /// Undoes all changes since `begin`, unless SQLite has already done so after an error. Do not use the store
     /// again, because memory is not undone.
     pub(crate) fn rollback(&mut self) -> Result<()> {
+        Log::close();
         if self.db.is_autocommit() { Ok(()) } else { sql::execute(&self.db, "ROLLBACK", ()).map(drop) }
     }
 }

@@ -19,6 +19,10 @@ pub(crate) enum Broken {
     Contradiction(String),
     /// The store must not be used any more: the reason, and what to do.
     Unusable(&'static str, &'static str),
+    /// Another process owns the chain, or the chain has lost rows.
+    Fenced,
+    /// The chain of a replicated store can't be used: the reason, and what to do.
+    Chain(String, &'static str),
 }
 
 impl Broken {
@@ -26,12 +30,6 @@ impl Broken {
     pub(crate) const PANICKED: Self = Self::Unusable(
         "a thread that uses it panicked",
         "see the output of the panic hook, report it, and run again: nothing that was accepted is lost",
-    );
-
-    /// Another process owns the chain, or the chain has lost rows.
-    pub(crate) const FENCED: Self = Self::Unusable(
-        "another process has taken the store over, or PostgreSQL has lost its last rows",
-        "nothing was accepted or sent since; start again, and it waits as a standby",
     );
 
     /// Turns this into the error of the store at this path.
@@ -44,6 +42,12 @@ impl Broken {
                 "the file is damaged, or this is a mistake in tickwheel: report it, and restore the store from a copy",
             ),
             Self::Unusable(what, advice) => StoreError::new(path, *what, advice),
+            Self::Fenced => StoreError::new(
+                path,
+                "another process has taken the store over, or PostgreSQL has lost its last rows",
+                "nothing was accepted or sent since; start again, and it waits as a standby",
+            ),
+            Self::Chain(what, advice) => StoreError::new(path, what, advice),
         }
     }
 }

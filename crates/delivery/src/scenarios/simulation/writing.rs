@@ -88,6 +88,7 @@ impl World {
             }
         }
         self.act();
+        self.fail_chain();
         let committed = self.engine.commit_group(begun, &|| Ok(())).unwrap();
         self.committed = Some((committed, tickets));
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::base::open_stores::FileId;
-use crate::store::replica::Chain;
+use crate::store::replica::{Lease, Replicate};
 
 /// A clock in milliseconds.
 pub(crate) type ClockMs = Box<dyn Fn() -> i64 + Send>;
@@ -28,14 +28,22 @@ pub(crate) struct Options {
     /// This process had it open before, as this file, and knows the outcome of each send: nothing is made anew, and nothing
     /// may have been sent besides.
     pub before: Option<FileId>,
-    /// What each transaction writes has to be there before it is committed.
-    pub chain: Option<Box<dyn Chain>>,
+    /// Where each transaction is before it is committed.
+    pub replicate: Option<(Replicate, Arc<Lease>)>,
 }
 
 impl Options {
     /// With the default limits, and no guard.
     pub(crate) fn new(keep_ids_ms: i64, monotonic_ms: ClockMs, wall_ms: ClockMs) -> Self {
-        Self { keep_ids_ms, monotonic_ms, wall_ms, limits: Limits::default(), guard: None, before: None, chain: None }
+        Self {
+            keep_ids_ms,
+            monotonic_ms,
+            wall_ms,
+            limits: Limits::default(),
+            guard: None,
+            before: None,
+            replicate: None,
+        }
     }
 }
 

@@ -97,8 +97,9 @@ pub(in crate::store) fn note_may_have_arrived_at_crash(db: &Connection) -> Resul
 /// such message is due, as [`note_may_have_arrived_at_crash`] does.
 pub(in crate::store) fn note_may_have_arrived_unanswered(db: &Connection, until_ms: i64) -> Result<i64> {
     let found = "SELECT m.due_ms, m.seq FROM attempts a JOIN messages m ON m.seq = a.seq WHERE a.is_unanswered = 1";
-    let text =
-        format!("UPDATE waiting SET redelivered = 1 WHERE redelivered = 0 AND (due_ms, seq) IN ({found}) RETURNING due_ms");
+    let text = format!(
+        "UPDATE waiting SET redelivered = 1 WHERE redelivered = 0 AND (due_ms, seq) IN ({found}) RETURNING due_ms"
+    );
     let marked: Vec<i64> = cached(db, &text)?.returned((), |row| row.get(0))?;
     let Some(last_ms) = marked.into_iter().max() else { return Ok(until_ms) };
     meta::put(db, "redelivered_until_ms", until_ms.max(last_ms))?;

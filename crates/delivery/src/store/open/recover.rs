@@ -42,12 +42,12 @@ use crate::message::shares::tenants_at;
 use crate::message::{Body, Message};
 use crate::store::file::new_file::sync_folder;
 use crate::store::file::schema;
-use crate::store::replica::{Replica, catch_up};
 use crate::store::first_due::FirstDue;
 use crate::store::log::Log;
 use crate::store::names::Names;
+use crate::store::replica::{Replica, is_replicated};
 use crate::store::retention::Retention;
-use crate::store::sql::{Result, cached, execute};
+use crate::store::sql::{Broken, Result, cached, execute};
 use crate::store::tables::tenants;
 use crate::store::tables::{attempts, destinations, events, meta, records};
 use crate::store::{Options, Position, Store};
@@ -80,15 +80,10 @@ impl Store {
 }
 
 fn open(db: Connection, path: &Path, mut options: Options, number: fn(Digest) -> i64) -> Result<Store> {
-    let mut replica = None;
-    if let Some(mut chain) = options.chain.take() {
-        let at = catch_up(&db, &mut *chain)?;
-        replica = Some(Replica::take_over(chain, at)?);
-    }
+    let replica = options.replicate.take().map(|(to, lease)| Replica::open(&db, &to, lease)).transpose()?;
+    refuse_replicated(&db, replica.is_some())?;
     execute(&db, "BEGIN IMMEDIATE", ())?;
-    if replica.is_some() {
-        Log::of(&db)?.open();
-    }
+    Log::open(replica.is_some().then(|| Log::of(&db)).transpose()?);
     let (limits, guard) = (options.limits, options.guard.clone());
     let is_anew = options.before.is_some();
     if is_anew {
@@ -171,6 +166,15 @@ fn open(db: Connection, path: &Path, mut options: Options, number: fn(Digest) ->
     };
     store.commit()?;
     Ok(store)
+}
+
+/// A file that has a chain is behind it if it is written without.
+fn refuse_replicated(db: &Connection, has_chain: bool) -> Result<()> {
+    if !has_chain && is_replicated(db)? {
+        let advice = "give --replicate-to with the address that it was begun with";
+        return Err(Broken::Chain("it is replicated, and this run would write it alone".to_owned(), advice));
+    }
+    Ok(())
 }
 
 /// Writes a row in `waiting` for each open near message. Returns those that may have been sent.

@@ -1,5 +1,7 @@
 //! Rows, their digests, and what keeps them.
 
+use std::time::Duration;
+
 use blake2b_simd::Params;
 
 /// A row of a chain, by its number and its digest.
@@ -23,6 +25,12 @@ pub(crate) enum Kind {
     Ended = 4,
 }
 
+impl Kind {
+    pub(super) fn of(number: i16) -> Option<Self> {
+        [Self::Made, Self::Taken, Self::Group, Self::Beat, Self::Ended].into_iter().find(|it| *it as i16 == number)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row {
     pub link: Link,
@@ -41,6 +49,10 @@ impl Row {
         let hash = state.update(&[kind as u8]).update(&body).finalize();
         let digest = hash.as_bytes().try_into().expect("16 bytes");
         Self { link: Link { n, digest }, epoch, kind, body }
+    }
+
+    pub(crate) fn head(&self) -> Head {
+        Head { link: self.link, epoch: self.epoch, kind: self.kind }
     }
 
     /// Whether it is the row after this one, and nothing of it was changed.
@@ -79,4 +91,9 @@ pub(crate) trait Chain: Send {
 
     /// The rows from this number on, at most some megabytes.
     fn read(&mut self, from: i64) -> Result<Vec<Row>, String>;
+
+    /// Waits before it is asked again.
+    fn wait(&mut self, time: Duration) {
+        std::thread::sleep(time);
+    }
 }

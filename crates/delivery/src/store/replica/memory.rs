@@ -1,20 +1,33 @@
 //! A chain in memory, with the faults of one that is far away.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use rusqlite::types::Value;
 
 use super::chain::Head;
-use super::{Appended, Chain, Link, Row};
+use super::following::{at, catch_up};
+use super::{Appended, Chain, Link, Replicate, Row};
 use crate::base::sync::Mutex;
+use crate::store::file::schema::{connect, connect_to_look};
+use crate::store::sql::rows;
 
 /// What happens to an insert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It is stored, and nobody hears of it.
+    /// It is stored, and the answer is lost.
     Unheard,
     /// It is not stored.
     Lost,
-    /// It is seen, and not heard of, and lost later.
+    /// It is seen, and lost in a fail-over, unless a later insert is confirmed.
     Shown,
+    /// Rows that were only shown are lost before it.
+    FailOver,
+    /// It is not stored, and no other one, until [`InMemory::mend`] or for some tries.
+    Cut,
 }
 
 #[derive(Debug, Default)]
@@ -22,44 +35,93 @@ struct Rows {
     rows: Vec<Row>,
     /// How many rows are kept whatever happens.
     safe: usize,
-    faults: Vec<Fault>,
+    faults: Vec<Option<Fault>>,
+    cut_for: u32,
 }
 
-/// Clones share the rows.
+/// Clones share the rows and the clock.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct InMemory(Arc<Mutex<Rows>>);
+pub(crate) struct InMemory {
+    rows: Arc<Mutex<Rows>>,
+    pub(crate) now_ms: Arc<AtomicI64>,
+}
 
 impl InMemory {
+    /// The setting by which an engine uses it.
+    pub(crate) fn replicate(&self) -> Replicate {
+        let (chain, now_ms) = (self.clone(), self.now_ms.clone());
+        Replicate::with(Arc::new(move || Ok(Box::new(chain.clone()))), Arc::new(move || now_ms.load(Ordering::Relaxed)))
+    }
+
     /// The next inserts end so, the last one first.
-    pub(crate) fn fail(&self, faults: Vec<Fault>) {
-        self.0.lock().faults = faults;
+    pub(crate) fn fail(&self, faults: Vec<Option<Fault>>) {
+        self.rows.lock().faults = faults;
+    }
+
+    /// Ends [`Fault::Cut`].
+    pub(crate) fn mend(&self) {
+        self.rows.lock().cut_for = 0;
     }
 
     /// A fail-over: rows that were only shown are lost.
     pub(crate) fn fail_over(&self) {
-        let mut it = self.0.lock();
+        let mut it = self.rows.lock();
         let safe = it.safe;
         it.rows.truncate(safe);
     }
 
     /// Rows that were confirmed are lost too.
     pub(crate) fn lose(&self, count: usize) {
-        let mut it = self.0.lock();
+        let mut it = self.rows.lock();
         let left = it.rows.len() - count;
         it.rows.truncate(left);
         it.safe = it.safe.min(left);
     }
 
     pub(crate) fn rows(&self) -> Vec<Row> {
-        self.0.lock().rows.clone()
+        self.rows.lock().rows.clone()
+    }
+
+    /// The same, if anything was written to the chain.
+    pub(crate) fn check_if_used(&self, store: &Path) {
+        if !self.rows.lock().rows.is_empty() {
+            self.check(store);
+        }
+    }
+
+    /// The file is what the first rows make.
+    pub(crate) fn check_place(&self, store: &Path) {
+        let db = connect_to_look(store).expect("it opens");
+        if let Some(at) = at(&db).expect("it is read") {
+            assert_eq!(self.rows.lock().rows.get(at.n as usize).map(|it| it.link), Some(at));
+        }
+    }
+
+    /// A second file, beside the store, gets the rows that it does not have. Then both have the same content.
+    pub(crate) fn check(&self, store: &Path) {
+        let db = connect(&store.with_extension("replica"), "OFF", None).expect("it opens");
+        catch_up(&db, &mut self.clone()).expect("it can be followed");
+        let there = content_of(&connect_to_look(store).expect("it opens"));
+        for (place, (here, there)) in content_of(&db).iter().zip(&there).enumerate() {
+            assert_eq!(here, there, "row {place}");
+        }
+        assert_eq!(content_of(&db).len(), there.len());
     }
 }
 
 impl Chain for InMemory {
     fn append(&mut self, before: Option<Link>, row: &Row) -> Appended {
-        let mut it = self.0.lock();
-        let fault = it.faults.pop();
-        if fault == Some(Fault::Lost) {
+        let mut it = self.rows.lock();
+        let fault = it.faults.pop().flatten();
+        if fault == Some(Fault::FailOver) {
+            let safe = it.safe;
+            it.rows.truncate(safe);
+        }
+        if fault == Some(Fault::Cut) {
+            it.cut_for = 6;
+        }
+        it.cut_for = it.cut_for.saturating_sub(1);
+        if fault == Some(Fault::Lost) || it.cut_for > 0 {
             return Appended::Unknown("the connection was lost".to_owned());
         }
         let place = row.link.n as usize;
@@ -75,16 +137,38 @@ impl Chain for InMemory {
             it.safe = it.rows.len(); // what is confirmed keeps what came before
         }
         match fault {
-            None => Appended::Stored,
+            None | Some(Fault::FailOver) => Appended::Stored,
             Some(_) => Appended::Unknown("the connection was lost".to_owned()),
         }
     }
 
     fn newest(&mut self) -> Result<Option<Head>, String> {
-        Ok(self.0.lock().rows.last().map(|it| Head { link: it.link, epoch: it.epoch, kind: it.kind }))
+        Ok(self.rows.lock().rows.last().map(Row::head))
     }
 
     fn read(&mut self, from: i64) -> Result<Vec<Row>, String> {
-        Ok(self.0.lock().rows.iter().skip(from as usize).take(10).cloned().collect())
+        Ok(self.rows.lock().rows.iter().skip(from as usize).take(10).cloned().collect())
     }
+
+    fn wait(&mut self, time: Duration) {
+        self.now_ms.fetch_add(time.as_millis() as i64, Ordering::Relaxed);
+    }
+}
+
+/// All rows of all tables, in the order of their first columns.
+fn content_of(db: &Connection) -> Vec<String> {
+    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
+    let mut content = Vec::new();
+    for table in rows(db, tables, [], |row| row.get::<_, String>(0)).expect("a table") {
+        let mut select = db.prepare(&format!("SELECT * FROM {table} ORDER BY 1, 2")).expect("a query");
+        let count = select.column_count();
+        let mut found = select.query([]).expect("rows");
+        while let Some(row) = found.next().expect("a row") {
+            let values = (0..count).map(|place| row.get::<_, Value>(place).expect("a value"));
+            content.push(format!("{table} {:?}", values.collect::<Vec<_>>()));
+            // A row without statements, after one that was only seen, comes with the next transaction.
+            content.pop_if(|it| it.starts_with("meta [Text(\"chain\")"));
+        }
+    }
+    content
 }

@@ -4,9 +4,25 @@
 //! `docs/internals/replication.md` has the states, and what follows from each failure.
 
 mod chain;
+mod following;
+mod lease;
 #[cfg(test)]
 pub(crate) mod memory;
 mod owner;
+#[cfg(feature = "postgresql")]
+mod postgresql;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use chain::{Appended, Chain, Kind, Link, Row};
-pub(crate) use owner::{Replica, catch_up};
+pub(crate) use following::is_replicated;
+pub use lease::Replicate;
+pub(crate) use lease::{BEAT_EVERY_MS, Lease};
+pub(crate) use owner::Replica;
+
+use super::sql::Broken;
+
+/// The chain is not as this file knows it, or can't be read.
+fn unusable(reason: String) -> Broken {
+    Broken::Chain(reason, "see docs/delivery/replication.md; nothing was sent, and nothing is lost")
+}

@@ -4,15 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use rusqlite::Connection;
-use rusqlite::types::Value;
-
 use crate::message::incoming::{Digest, Incoming};
 use crate::message::{Body, Message};
-use crate::store::file::schema::connect;
-use crate::store::replica::catch_up;
 use crate::store::replica::memory::InMemory;
-use crate::store::sql::rows;
 use crate::store::{Accepted, Action, ActionKind, Done, Filter, Limits, Options, Outcome, Store, WaitingRow};
 
 pub(super) const DAY_MS: i64 = 86_400_000;
@@ -25,7 +19,7 @@ pub(super) struct Shelf {
     pub(super) keep_ids_ms: i64,
     pub(super) limits: Limits,
     pub(super) number: fn(Digest) -> i64,
-    pub(super) chain: InMemory,
+    pub(super) chain: Option<InMemory>,
 }
 
 impl Drop for Shelf {
@@ -72,7 +66,7 @@ impl Shelf {
             keep_ids_ms: 7 * DAY_MS,
             limits,
             number: Digest::number,
-            chain: InMemory::default(),
+            chain: None,
         }
     }
 
@@ -80,12 +74,11 @@ impl Shelf {
         self.folder.join("store.db")
     }
 
-    /// Another file gets all rows of the chain, and is then the same.
+    /// If there is a chain: another file gets all of its rows, and is then the same.
     pub(super) fn check_replica(&self) {
-        let path = self.folder.join("replica.db");
-        let db = connect(&path, "OFF", None).expect("it opens");
-        catch_up(&db, &mut self.chain.clone()).expect("it can be followed");
-        assert_eq!(content_of(&db), content_of(&connect(&self.path(), "OFF", None).expect("it opens")));
+        if let Some(chain) = &self.chain {
+            chain.check(&self.path());
+        }
     }
 
     /// Lets time pass while the process runs.
@@ -102,25 +95,10 @@ impl Shelf {
         };
         let mut options = Options::new(self.keep_ids_ms, clock(&self.monotonic_ms), clock(&self.wall_ms));
         options.limits = self.limits;
-        options.chain = Some(Box::new(self.chain.clone()));
+        let to = self.chain.as_ref().map(InMemory::replicate);
+        options.replicate = to.map(|to| (to.clone(), Arc::new(to.lease())));
         Store::open_with(&self.path(), options, self.number, "OFF").expect("it opens")
     }
-}
-
-/// All rows of all tables, in the order of their first columns.
-fn content_of(db: &Connection) -> Vec<String> {
-    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT GLOB 'sqlite_*' ORDER BY name";
-    let mut content = Vec::new();
-    for table in rows(db, tables, [], |row| row.get::<_, String>(0)).expect("a table") {
-        let mut select = db.prepare(&format!("SELECT * FROM {table} ORDER BY 1, 2")).expect("a query");
-        let count = select.column_count();
-        let mut found = select.query([]).expect("rows");
-        while let Some(row) = found.next().expect("a row") {
-            let values = (0..count).map(|place| row.get::<_, Value>(place).expect("a value"));
-            content.push(format!("{table} {:?}", values.collect::<Vec<_>>()));
-        }
-    }
-    content
 }
 
 pub(super) fn incoming_with(key: Option<&str>, id: &str, due_ms: i64, payload: &[u8]) -> Incoming {

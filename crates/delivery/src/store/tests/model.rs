@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::making::{DAY_MS, Random, Shelf, TINY, count, done, eight_numbers, incoming_with, new, positions};
 use crate::store::maintenance::check;
+use crate::store::replica::memory::InMemory;
 use crate::store::{Accepted, Attempts, Outcome, Position, Store, WaitingRow};
 
 type Name = (Option<&'static str>, String);
@@ -83,6 +84,7 @@ impl Run {
         let mut shelf = Shelf::new(TINY);
         shelf.keep_ids_ms = KEEP_MS;
         shelf.number = eight_numbers;
+        shelf.chain = seed.is_multiple_of(2).then(InMemory::default);
         let mut run = Self {
             random: Random::new(seed),
             shelf,

@@ -1,0 +1,233 @@
+//! A chain in PostgreSQL, in tables of their own.
+//!
+//! Each question is one transaction of one statement without a name, so it goes through a pooler that gives each transaction
+//! another connection. A connection is opened at the first question, and after each error.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{AsyncMessage, Client, Config, Row as Found};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::chain::{Appended, Chain, Head, Kind, Link, Row};
+use super::lease::Replicate;
+use crate::base::error::DeliveryError;
+
+/// What an operator runs whose user may not make tables.
+const TABLES: &str = "
+CREATE SCHEMA IF NOT EXISTS tickwheel;
+CREATE TABLE IF NOT EXISTS tickwheel.chain (
+    store text, n bigint, epoch bigint NOT NULL, kind smallint NOT NULL, digest bytea NOT NULL, body bytea NOT NULL,
+    PRIMARY KEY (store, n)
+);
+ALTER TABLE tickwheel.chain ALTER body SET STORAGE EXTERNAL;
+";
+const READY: &str = "SELECT current_setting('synchronous_commit'), to_regclass('tickwheel.chain') IS NOT NULL";
+const APPEND: &str = "
+INSERT INTO tickwheel.chain (store, n, epoch, digest, kind, body) SELECT $1, $2, $3, $4, $5, $6
+WHERE $7::bytea IS NULL OR EXISTS (SELECT FROM tickwheel.chain WHERE store = $1 AND n = $2 - 1 AND digest = $7)
+ON CONFLICT DO NOTHING";
+const IS_THERE: &str = "SELECT FROM tickwheel.chain WHERE store = $1 AND n = $2 AND epoch = $3 AND digest = $4";
+const NEWEST: &str = "SELECT n, digest, epoch, kind FROM tickwheel.chain WHERE store = $1 ORDER BY n DESC LIMIT 1";
+const READ: &str = "
+SELECT n, digest, epoch, kind, body
+FROM (SELECT *, sum(octet_length(body)) OVER (ORDER BY n) - octet_length(body) AS bytes_before
+      FROM (SELECT * FROM tickwheel.chain WHERE store = $1 AND n >= $2 ORDER BY n LIMIT 256) AS next) AS next
+WHERE bytes_before < 4194304 ORDER BY n";
+/// How long an answer may take. Then the outcome is unknown.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+/// Compresses text to a third in a tenth of the time that the higher levels take.
+const ZSTD_LEVEL: i32 = 1;
+
+impl Replicate {
+    /// Replicates a store to a PostgreSQL: `postgresql://user@host/database?store=NAME`. The name tells the stores of a database
+    /// apart. The tables are made in the schema `tickwheel`.
+    ///
+    /// ```
+    /// use tickwheel_delivery::Replicate;
+    ///
+    /// assert!(Replicate::to("postgresql://ticks@db.example/ticks?store=orders").is_ok());
+    /// assert!(Replicate::to("postgresql://ticks@db.example/ticks").is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`]: the address can't be read. It is not shown, because it may have a password.
+    pub fn to(address: &str) -> Result<Self, DeliveryError> {
+        let wrong = |why: &str| {
+            let text = format!("the address to replicate to {why}: give postgresql://user@host/database?store=NAME");
+            DeliveryError::Usage(text)
+        };
+        let (server, options) = address.split_once('?').ok_or_else(|| wrong("names no store"))?;
+        let (store, others): (Vec<&str>, Vec<&str>) = options.split('&').partition(|it| it.starts_with("store="));
+        let [store] = store[..] else { return Err(wrong("must name one store")) };
+        let store = store["store=".len()..].to_owned();
+        let is_plain = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
+        if store.is_empty() || store.len() > 100 || !store.chars().all(is_plain) {
+            return Err(wrong("has a store's name that is not 1 to 100 letters, digits, - _ or ."));
+        }
+        let mut config: Config =
+            format!("{server}?{}", others.join("&")).parse().map_err(|_| wrong("can't be read"))?;
+        config.application_name("tickwheel").target_session_attrs(TargetSessionAttrs::ReadWrite);
+        config.connect_timeout(ANSWERS_WITHIN);
+        let open = move || Ok(Box::new(PostgreSql::new(config.clone(), store.clone())?) as Box<dyn Chain>);
+        Ok(Self::with(Arc::new(open), Arc::new(now_ms)))
+    }
+}
+
+/// Milliseconds since the machine started, with the time in which it slept.
+fn now_ms() -> i64 {
+    let id = if cfg!(target_os = "linux") { ClockId::Boottime } else { ClockId::Monotonic };
+    let now = clock_gettime(id);
+    now.tv_sec * 1000 + now.tv_nsec / 1_000_000
+}
+
+struct PostgreSql {
+    config: Config,
+    tls: MakeRustlsConnect,
+    store: String,
+    runtime: Runtime,
+    client: Option<Client>,
+    /// PostgreSQL has warned since the last question: it did not wait for its replica.
+    is_warned: Arc<AtomicBool>,
+}
+
+impl PostgreSql {
+    fn new(config: Config, store: String) -> Result<Self, String> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has the usual versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+        let (client, is_warned) = (None, Arc::default());
+        let mut it = Self { config, tls: MakeRustlsConnect::new(tls), store, runtime, client, is_warned };
+        it.ask(async |_, _| Ok(()))?; // a wrong address or password is found now
+        Ok(it)
+    }
+
+    /// Asks on a connection, which is opened if there is none.
+    fn ask<T>(&mut self, ask: impl AsyncFnOnce(&Client, &str) -> Result<T, String>) -> Result<T, String> {
+        let Self { config, tls, store, runtime, client, is_warned } = self;
+        let asked = runtime.block_on(timeout(ANSWERS_WITHIN, async {
+            if client.as_ref().is_none_or(Client::is_closed) {
+                *client = Some(connect(config, tls.clone(), is_warned.clone()).await?);
+            }
+            is_warned.store(false, Ordering::Relaxed);
+            ask(client.as_ref().expect("it was opened"), store).await
+        }));
+        let answer = asked.unwrap_or_else(|_| Err("PostgreSQL did not answer in time".to_owned()));
+        if answer.is_err() {
+            self.client = None;
+        }
+        answer
+    }
+}
+
+async fn connect(config: &Config, tls: MakeRustlsConnect, is_warned: Arc<AtomicBool>) -> Result<Client, String> {
+    let (client, mut connection) = config.connect(tls).await.map_err(said)?;
+    // It runs on, while a question waits for its answer.
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if matches!(message, AsyncMessage::Notice(notice) if notice.severity() == "WARNING") {
+                is_warned.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    let ready = client.query_typed_one(READY, &[]).await.map_err(said)?;
+    if ready.get::<_, String>(0) == "off" {
+        let text = "synchronous_commit is off for this user of PostgreSQL, so a crash of PostgreSQL loses what it has \
+                    confirmed: set it to on (ALTER ROLE ... SET synchronous_commit = on)";
+        return Err(text.to_owned());
+    }
+    if !ready.get::<_, bool>(1) {
+        client.batch_execute(TABLES).await.map_err(said)?;
+    }
+    Ok(client)
+}
+
+/// An error in PostgreSQL's own words.
+fn said(error: tokio_postgres::Error) -> String {
+    let source = std::error::Error::source(&error).map(|it| format!(": {it}"));
+    error.as_db_error().map_or_else(|| format!("{error}{}", source.unwrap_or_default()), |it| it.message().to_owned())
+}
+
+impl Chain for PostgreSql {
+    fn append(&mut self, before: Option<Link>, row: &Row) -> Appended {
+        let is_warned = self.is_warned.clone();
+        let appended = self.ask(async |client, store| {
+            let body = compressed(&row.body)?;
+            let (link, before) = (row.link, before.map(|it| it.digest.to_vec()));
+            let (digest, kind) = (&link.digest[..], row.kind as i16);
+            let values: [(&(dyn ToSql + Sync), Type); 7] = [
+                (&store, Type::TEXT),
+                (&link.n, Type::INT8),
+                (&row.epoch, Type::INT8),
+                (&digest, Type::BYTEA),
+                (&kind, Type::INT2),
+                (&body, Type::BYTEA),
+                (&before, Type::BYTEA),
+            ];
+            if client.execute_typed(APPEND, &values).await.map_err(said)? == 1 {
+                return Ok(Appended::Stored);
+            }
+            let there = client.query_typed_opt(IS_THERE, &values[..4]).await.map_err(said)?;
+            Ok(if there.is_some() { Appended::Seen } else { Appended::Refused })
+        });
+        match appended {
+            Ok(Appended::Stored) if is_warned.load(Ordering::Relaxed) => {
+                Appended::Unknown("PostgreSQL did not wait for its replica".to_owned())
+            }
+            Ok(appended) => appended,
+            Err(reason) => Appended::Unknown(reason),
+        }
+    }
+
+    fn newest(&mut self) -> Result<Option<Head>, String> {
+        let found = self
+            .ask(async |client, store| client.query_typed_opt(NEWEST, &[(&store, Type::TEXT)]).await.map_err(said))?;
+        found.map(|it| head_of(&it)).transpose()
+    }
+
+    fn read(&mut self, from: i64) -> Result<Vec<Row>, String> {
+        let found = self.ask(async |client, store| {
+            client.query_typed(READ, &[(&store, Type::TEXT), (&from, Type::INT8)]).await.map_err(said)
+        })?;
+        let row_of = |it: &Found| {
+            let Head { link, epoch, kind } = head_of(it)?;
+            let body = it.get::<_, &[u8]>(4);
+            let body = if body.is_empty() { Vec::new() } else { zstd::decode_all(body).map_err(|_| damaged())? };
+            Ok(Row { link, epoch, kind, body })
+        };
+        found.iter().map(row_of).collect()
+    }
+}
+
+fn compressed(body: &[u8]) -> Result<Vec<u8>, String> {
+    match body {
+        [] => Ok(Vec::new()),
+        body => zstd::bulk::compress(body, ZSTD_LEVEL).map_err(|error| error.to_string()),
+    }
+}
+
+fn head_of(found: &Found) -> Result<Head, String> {
+    let digest = found.get::<_, &[u8]>(1).try_into().map_err(|_| damaged())?;
+    let kind = Kind::of(found.get(3)).ok_or_else(damaged)?;
+    Ok(Head { link: Link { n: found.get(0), digest }, epoch: found.get(2), kind })
+}
+
+fn damaged() -> String {
+    "a row of the chain is damaged".to_owned()
+}
+
+#[cfg(test)]
+mod tests;
