@@ -127,7 +127,8 @@ fn begin_epoch(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
     let text = "INSERT OR REPLACE INTO cursors SELECT 0, ?1, ?2 UNION SELECT DISTINCT share, ?1, ?2 FROM waiting \
                 WHERE share IS NOT NULL";
     db.execute(text, [now_ms, i64::MAX])?;
-    db.execute_batch("DELETE FROM held_back; COMMIT")
+    // What is restored is alone: it has not what was written after the backup.
+    db.execute_batch("DELETE FROM held_back; DELETE FROM meta WHERE name = 'chain'; COMMIT")
 }
 
 /// Gives the store its other name, together with the contents of its log. Nothing else has the store open. A store

@@ -118,13 +118,14 @@ impl PostgreSql {
     /// Asks on a connection, which is opened if there is none.
     fn ask<T>(&mut self, ask: impl AsyncFnOnce(&Client, &str) -> Result<T, String>) -> Result<T, String> {
         let Self { config, tls, store, runtime, client, is_warned } = self;
-        let asked = runtime.block_on(timeout(ANSWERS_WITHIN, async {
+        let asked = async {
             if client.as_ref().is_none_or(Client::is_closed) {
                 *client = Some(connect(config, tls.clone(), is_warned.clone()).await?);
             }
             is_warned.store(false, Ordering::Relaxed);
             ask(client.as_ref().expect("it was opened"), store).await
-        }));
+        };
+        let asked = runtime.block_on(async { timeout(ANSWERS_WITHIN, asked).await }); // its clock is the runtime's
         let answer = asked.unwrap_or_else(|_| Err("PostgreSQL did not answer in time".to_owned()));
         if answer.is_err() {
             self.client = None;

@@ -12,6 +12,8 @@ use super::memory::{Fault, InMemory};
 use super::{Appended, Lease};
 use crate::message::incoming::Digest;
 use crate::scenarios::testing::{folder_in_memory, play_seeds};
+use crate::store::maintenance::Stop;
+use crate::store::maintenance::closed::compact;
 use crate::store::sql::failing;
 use crate::store::{Options, Store};
 
@@ -232,6 +234,8 @@ fn a_file_of_another_store_or_without_the_chain_is_refused() {
     let alone = || Options::new(DAY_MS, Box::new(|| 1), Box::new(|| 1));
     let error = Store::open(&one.path(), alone()).unwrap_err().to_string();
     assert!(error.contains("give --replicate-to"), "{error}");
+    let error = compact(&one.path(), &Stop::default()).unwrap_err().to_string();
+    assert!(error.contains("can't be compacted"), "{error}");
     let other = Machine::new(&chain);
     drop(Store::open(&other.path(), alone()).unwrap());
     let error = { other }.open(&chain).unwrap_err();
