@@ -142,7 +142,7 @@ impl Play {
         let bounds = Bounds { messages, lane_messages: random.usize(1..6), ..Bounds::default() };
         let chain = InMemory::default();
         let replicate = seed.is_multiple_of(2).then(|| chain.replicate());
-        let world = ByHand::open(Settings { retry, bounds, replicate, ..Settings::default() });
+        let world = ByHand::open(Settings { retry, replicate, bounds, ..Settings::default() });
         let play = Self { world, chain, model: Model::default(), random };
         play.begin();
         play.world.give(vec![set("x", ""), set("y", "")]);

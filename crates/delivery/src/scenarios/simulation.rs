@@ -161,8 +161,7 @@ impl World {
             settings.tenant_rate = (random.below(6) == 0).then_some(Rate { messages: 7, per_us: 1_000_000 });
         }
         let store = folder.join(format!("{seed}.db"));
-        let chain = seed.is_multiple_of(2).then(InMemory::default);
-        settings.replicate = chain.as_ref().map(InMemory::replicate);
+        let chain = chain_of(seed, &mut settings);
         let wall_us = Arc::new(AtomicI64::new(START_MS * 1000));
         let engine = open(&store, &settings, &wall_us, 5_000_000);
         let log = (random.below(3) == 0).then(Vec::new);
@@ -302,6 +301,13 @@ impl World {
         let found = dispatcher.window.slots().find(|(slot, it)| dispatcher.window.is_paused(*slot) && waits(it.state));
         assert!(found.is_none(), "{found:?} waits in memory, and its key is paused");
     }
+}
+
+/// Every second seed has a replicated store.
+fn chain_of(seed: u64, settings: &mut Settings) -> Option<InMemory> {
+    let chain = seed.is_multiple_of(2).then(InMemory::default);
+    settings.replicate = chain.as_ref().map(InMemory::replicate);
+    chain
 }
 
 fn open(store: &Path, settings: &Settings, wall_us: &Arc<AtomicI64>, start_us: u64) -> Engine {

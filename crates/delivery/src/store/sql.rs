@@ -97,10 +97,11 @@ impl DerefMut for Statement<'_> {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a caller has a tuple, as with rusqlite")]
 impl Statement<'_> {
     /// Runs it once. Returns how many rows it has changed.
     pub(super) fn execute(&mut self, values: impl Values) -> rusqlite::Result<usize> {
-        self.bind(values)?;
+        self.bind(&values)?;
         let changed = self.it.raw_execute()?;
         self.note_changed();
         Ok(changed)
@@ -112,13 +113,13 @@ impl Statement<'_> {
         values: impl Values,
         made: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<Vec<T>> {
-        self.bind(values)?;
+        self.bind(&values)?;
         let found = self.it.raw_query().mapped(made).collect();
         self.note_changed();
         found
     }
 
-    fn bind(&mut self, values: impl Values) -> rusqlite::Result<()> {
+    fn bind(&mut self, values: &impl Values) -> rusqlite::Result<()> {
         if let Some(text) = &self.noted {
             log::note_text(text);
         }

@@ -80,7 +80,7 @@ impl Store {
 }
 
 fn open(db: Connection, path: &Path, mut options: Options, number: fn(Digest) -> i64) -> Result<Store> {
-    let replica = options.replicate.take().map(|(to, lease)| Replica::open(&db, &to, lease)).transpose()?;
+    let replica = options.replicate.take().map(|(to, lease)| Replica::open(&db, &to, &lease)).transpose()?;
     refuse_replicated(&db, replica.is_some())?;
     execute(&db, "BEGIN IMMEDIATE", ())?;
     Log::open(replica.is_some().then(|| Log::of(&db)).transpose()?);

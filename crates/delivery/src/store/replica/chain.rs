@@ -92,8 +92,8 @@ pub(crate) trait Chain: Send {
     /// The rows from this number on, at most some megabytes.
     fn read(&mut self, from: i64) -> Result<Vec<Row>, String>;
 
-    /// Waits before it is asked again.
+    /// Waits before it is asked again; it may be shorter.
     fn wait(&mut self, time: Duration) {
-        std::thread::sleep(time);
+        std::thread::park_timeout(time);
     }
 }

@@ -49,20 +49,27 @@ pub(crate) fn catch_up(db: &Connection, chain: &mut dyn Chain) -> Result<Head> {
         if rows.len() == 1 {
             return Ok(first.head());
         }
-        for row in &rows[1..] {
-            if !row.follows(at) {
-                return Err(unusable(format!("row {} of the chain is damaged", row.link.n)));
-            }
-            run(db, &mut replay, &row.body, row.link)?;
-            at = row.link;
+        let links = || rows.iter().map(|it| it.link);
+        if let Some((_, row)) = links().zip(&rows[1..]).find(|(before, row)| !row.follows(*before)) {
+            return Err(unusable(format!("row {} of the chain is damaged", row.link.n)));
         }
+        at = links().next_back().expect("there are rows");
+        run(db, &mut replay, rows[1..].iter().map(|it| &*it.body), at)?;
     }
 }
 
-/// Runs the statements of a row in a transaction of their own.
-pub(super) fn run(db: &Connection, replay: &mut Replay, body: &[u8], at: Link) -> Result<()> {
+/// Runs the statements of rows in one transaction; `at` is the last row.
+pub(super) fn run<'a>(
+    db: &Connection,
+    replay: &mut Replay,
+    mut bodies: impl Iterator<Item = &'a [u8]>,
+    at: Link,
+) -> Result<()> {
     execute(db, "BEGIN IMMEDIATE", ())?;
-    let ran = replay.run(db, body).and_then(|()| note_at(db, at)).and_then(|()| execute(db, "COMMIT", ()));
+    let ran = bodies
+        .try_for_each(|body| replay.run(db, body))
+        .and_then(|()| note_at(db, at))
+        .and_then(|()| execute(db, "COMMIT", ()));
     if ran.is_err() && !db.is_autocommit() {
         execute(db, "ROLLBACK", ())?;
     }

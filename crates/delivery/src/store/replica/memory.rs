@@ -31,7 +31,7 @@ pub(crate) enum Fault {
 }
 
 #[derive(Debug, Default)]
-struct Rows {
+struct Kept {
     rows: Vec<Row>,
     /// How many rows are kept whatever happens.
     safe: usize,
@@ -42,7 +42,7 @@ struct Rows {
 /// Clones share the rows and the clock.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InMemory {
-    rows: Arc<Mutex<Rows>>,
+    kept: Arc<Mutex<Kept>>,
     pub(crate) now_ms: Arc<AtomicI64>,
 }
 
@@ -55,36 +55,36 @@ impl InMemory {
 
     /// The next inserts end so, the last one first.
     pub(crate) fn fail(&self, faults: Vec<Option<Fault>>) {
-        self.rows.lock().faults = faults;
+        self.kept.lock().faults = faults;
     }
 
     /// Ends [`Fault::Cut`].
     pub(crate) fn mend(&self) {
-        self.rows.lock().cut_for = 0;
+        self.kept.lock().cut_for = 0;
     }
 
     /// A fail-over: rows that were only shown are lost.
     pub(crate) fn fail_over(&self) {
-        let mut it = self.rows.lock();
+        let mut it = self.kept.lock();
         let safe = it.safe;
         it.rows.truncate(safe);
     }
 
     /// Rows that were confirmed are lost too.
     pub(crate) fn lose(&self, count: usize) {
-        let mut it = self.rows.lock();
+        let mut it = self.kept.lock();
         let left = it.rows.len() - count;
         it.rows.truncate(left);
         it.safe = it.safe.min(left);
     }
 
     pub(crate) fn rows(&self) -> Vec<Row> {
-        self.rows.lock().rows.clone()
+        self.kept.lock().rows.clone()
     }
 
     /// The same, if anything was written to the chain.
     pub(crate) fn check_if_used(&self, store: &Path) {
-        if !self.rows.lock().rows.is_empty() {
+        if !self.kept.lock().rows.is_empty() {
             self.check(store);
         }
     }
@@ -93,7 +93,7 @@ impl InMemory {
     pub(crate) fn check_place(&self, store: &Path) {
         let db = connect_to_look(store).expect("it opens");
         if let Some(at) = at(&db).expect("it is read") {
-            assert_eq!(self.rows.lock().rows.get(at.n as usize).map(|it| it.link), Some(at));
+            assert_eq!(self.kept.lock().rows.get(at.n as usize).map(|it| it.link), Some(at));
         }
     }
 
@@ -111,7 +111,7 @@ impl InMemory {
 
 impl Chain for InMemory {
     fn append(&mut self, before: Option<Link>, row: &Row) -> Appended {
-        let mut it = self.rows.lock();
+        let mut it = self.kept.lock();
         let fault = it.faults.pop().flatten();
         if fault == Some(Fault::FailOver) {
             let safe = it.safe;
@@ -143,11 +143,11 @@ impl Chain for InMemory {
     }
 
     fn newest(&mut self) -> Result<Option<Head>, String> {
-        Ok(self.rows.lock().rows.last().map(Row::head))
+        Ok(self.kept.lock().rows.last().map(Row::head))
     }
 
     fn read(&mut self, from: i64) -> Result<Vec<Row>, String> {
-        Ok(self.rows.lock().rows.iter().skip(from as usize).take(10).cloned().collect())
+        Ok(self.kept.lock().rows.iter().skip(from as usize).take(10).cloned().collect())
     }
 
     fn wait(&mut self, time: Duration) {

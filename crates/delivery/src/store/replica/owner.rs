@@ -41,7 +41,7 @@ impl Replica {
     ///
     /// # Errors
     /// As for [`catch_up`]; the chain could not be reached at first; it was asked to stop.
-    pub(crate) fn open(db: &Connection, to: &Replicate, lease: Arc<Lease>) -> Result<Self> {
+    pub(crate) fn open(db: &Connection, to: &Replicate, lease: &Arc<Lease>) -> Result<Self> {
         let mut chain = to.open().map_err(unusable)?;
         let mut newest = catch_up(db, &mut *chain)?;
         let mut seen_ms = to.now_ms();
@@ -119,11 +119,11 @@ impl Replica {
     ///
     /// # Errors
     /// As for `append`; nothing was committed then.
-    pub(crate) fn commit(&mut self, db: &Connection, body: Vec<u8>) -> Result<()> {
+    pub(crate) fn commit(&mut self, db: &Connection, body: &[u8]) -> Result<()> {
         let kind = if body.is_empty() { Kind::Beat } else { Kind::Group };
-        let at = Row::after(self.at, self.epoch, kind, body.clone()).link;
+        let at = Row::after(self.at, self.epoch, kind, body.to_vec()).link;
         note_at(db, at)?;
-        self.append(kind, body.clone())?;
+        self.append(kind, body.to_vec())?;
         let mut committed = execute(db, "COMMIT", ()).map(drop);
         // From here on there is no way back: what is in the chain was written.
         while committed.is_err() {
@@ -131,7 +131,7 @@ impl Replica {
                 return Err(STOPPED);
             }
             self.chain.wait(LOOK_EVERY);
-            committed = again(db, &body, at);
+            committed = again(db, body, at);
         }
         Ok(())
     }
@@ -149,5 +149,5 @@ fn again(db: &Connection, body: &[u8], at: Link) -> Result<()> {
     if !db.is_autocommit() {
         execute(db, "ROLLBACK", ())?;
     }
-    run(db, &mut Replay::of(db)?, body, at)
+    run(db, &mut Replay::of(db)?, [body].into_iter(), at)
 }

@@ -157,6 +157,7 @@ async fn connect(config: &Config, tls: MakeRustlsConnect, is_warned: Arc<AtomicB
 }
 
 /// An error in PostgreSQL's own words.
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
 fn said(error: tokio_postgres::Error) -> String {
     let source = std::error::Error::source(&error).map(|it| format!(": {it}"));
     error.as_db_error().map_or_else(|| format!("{error}{}", source.unwrap_or_default()), |it| it.message().to_owned())

@@ -68,6 +68,8 @@ fn a_chain_in_memory_does_what_every_chain_does() {
     exercise(&|| Box::new(chain.clone()));
 }
 
+static WALL_MS: AtomicI64 = AtomicI64::new(1_000_000);
+
 /// A machine with a disk of its own.
 struct Machine {
     folder: TempDir,
@@ -90,7 +92,6 @@ impl Machine {
     fn open(&mut self, chain: &InMemory) -> Result<(), String> {
         let to = chain.replicate();
         self.lease = Arc::new(to.lease());
-        static WALL_MS: AtomicI64 = AtomicI64::new(1_000_000);
         let clock = || Box::new(|| WALL_MS.fetch_add(1, Ordering::Relaxed));
         let mut options = Options::new(7 * DAY_MS, clock(), clock());
         options.replicate = Some((to, self.lease.clone()));

@@ -31,12 +31,11 @@ impl Store {
         if let Some(number) = self.tenants.numbers.get(name) {
             return Ok(*number);
         }
-        let number = match number_of(&self.db, name)? {
-            Some(number) => number,
-            None => {
-                execute(&self.db, "INSERT INTO tenants (name) VALUES (?)", [name])?;
-                self.db.last_insert_rowid()
-            }
+        let number = if let Some(number) = number_of(&self.db, name)? {
+            number
+        } else {
+            execute(&self.db, "INSERT INTO tenants (name) VALUES (?)", [name])?;
+            self.db.last_insert_rowid()
         };
         self.tenants.has_any = true;
         if self.tenants.numbers.len() >= KNOWN {

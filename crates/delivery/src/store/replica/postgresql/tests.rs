@@ -149,7 +149,7 @@ fn a_machine_that_is_lost_with_its_disk_loses_nothing_that_it_accepted() {
     }
     assert!(arrived.try_recv().is_err(), "nothing is due");
     for id in accepted.iter().take(50) {
-        deliverer.reschedule(None, id, SystemTime::now()).unwrap();
+        deliverer.reschedule(None, id, SystemTime::UNIX_EPOCH).unwrap();
     }
     let delivered: BTreeSet<String> = (0..50).map(|_| arrived.recv_timeout(LONG).unwrap()).collect();
     assert!(delivered.iter().eq(accepted.iter().take(50)));
@@ -165,10 +165,9 @@ fn child() {
     let settings = Settings { replicate: Some(Replicate::to(address).unwrap()), ..Settings::default() };
     let path = Path::new(folder).join("store.db");
     let deliverer = Deliverer::open_with(path, Destination::function(|_| Verdict::Delivered), settings).unwrap();
-    let due = SystemTime::now() + Duration::from_secs(3_600);
     for number in 0.. {
         let id = format!("{round}-{number}");
-        assert_eq!(deliverer.put(Message::at(&id, due, "1")).unwrap(), Answer::Accepted);
+        assert_eq!(deliverer.put(Message::after(&id, Duration::from_secs(3_600), "1")).unwrap(), Answer::Accepted);
         println!("accepted {id}");
     }
 }
