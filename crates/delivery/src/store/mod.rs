@@ -29,6 +29,7 @@ pub(crate) mod look;
 pub(crate) mod maintenance;
 mod names;
 mod open;
+#[cfg_attr(not(feature = "postgresql"), allow(dead_code, reason = "nothing else keeps a chain yet"))]
 pub(crate) mod replica;
 mod retention;
 pub(crate) mod sql;

@@ -17,7 +17,7 @@ type Open = Arc<dyn Fn() -> Result<Box<dyn Chain>, String> + Send + Sync>;
 /// Milliseconds that also pass while the machine sleeps.
 type ClockMs = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// Where a store is replicated to (D21).
+/// Where a store is replicated to: what is accepted is there before it is answered.
 #[derive(Clone)]
 pub struct Replicate {
     open: Open,
