@@ -1,7 +1,7 @@
 """Reminders in FastAPI: each is kept on disk until it is due, also while the server is down, and then comes out once.
 
 `PUT /reminders/tea` with `{"text": "the tea is ready", "after_s": 180}` sets one, or sets it anew. `GET` shows it, and
-`DELETE` cancels it. `GET /outcomes` says what became of the last hundred.
+`DELETE` cancels it. `GET /delivered` shows the last hundred that came out.
 
     REMINDERS=reminders.db uvicorn --app-dir examples reminders_fastapi:app
 
@@ -9,19 +9,16 @@ Run one worker: one process at a time has the store, and another one would wait 
 docs/delivery-asyncio.md.
 """
 
-import asyncio
 import os
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated
 
 from fastapi import Body, FastAPI, HTTPException
 
-from tickwheel.delivery import Answer, AsyncDeliveryQueue, Delivery, MessageOutcome
+from tickwheel.delivery import Answer, AsyncDeliveryQueue, Delivery
 
 queue: AsyncDeliveryQueue
-recent: deque[MessageOutcome] = deque(maxlen=100)
 
 
 async def remind(delivery: Delivery) -> None:
@@ -29,20 +26,12 @@ async def remind(delivery: Delivery) -> None:
     print(f"{delivery.message.id}: {delivery.json()}", flush=True)
 
 
-async def note(outcomes: AsyncIterator[MessageOutcome]) -> None:
-    """Ends with the queue."""
-    async for outcome in outcomes:
-        recent.append(outcome)
-
-
 @asynccontextmanager
 async def lifespan(_: FastAPI) -> AsyncIterator[None]:
     """One queue for as long as the server runs; what is not due at its end waits on disk for the next one."""
     global queue
     async with AsyncDeliveryQueue(os.environ.get("REMINDERS", "reminders.db"), to=remind) as queue:
-        noting = asyncio.create_task(note(queue.outcomes()))
         yield
-    await noting
 
 
 app = FastAPI(lifespan=lifespan)
@@ -70,6 +59,6 @@ async def cancel(name: str) -> dict[str, Answer]:
     return {"answer": await queue.cancel(name)}
 
 
-@app.get("/outcomes")
-async def outcomes() -> list[dict[str, object]]:
-    return [outcome._asdict() for outcome in recent]
+@app.get("/delivered")
+async def delivered() -> list[str]:
+    return [message.id for message in (await queue.view.list(state="delivered", limit=100)).messages]

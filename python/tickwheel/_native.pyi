@@ -1009,9 +1009,6 @@ class ArrowBody:
     def add(self, part: bytes, *, now_ns: int | None = None) -> Iterator[Records]: ...
     def end(self) -> None: ...
 
-_Send: TypeAlias = tuple[tuple[str | None, str, str | None], int, bool, int, int, int, str | None]
-"""Key, id and `traceparent`; attempt, repeat, lateness in us, begin and end in us since 1970; what is wrong."""
-
 @final
 class Destination:
     """A destination of the engine's own. Nothing is opened yet."""
@@ -1021,12 +1018,9 @@ class Destination:
     @staticmethod
     def file(path: str | os.PathLike[str]) -> Destination: ...
     @staticmethod
-    def http(
-        url: str, *, headers: Sequence[tuple[str, str]] = ..., secrets: Sequence[str] = ..., traced: bool = False
-    ) -> Destination: ...
+    def http(url: str, *, headers: Sequence[tuple[str, str]] = ..., secrets: Sequence[str] = ...) -> Destination: ...
     @staticmethod
     def named() -> Destination: ...
-    def take_sends(self) -> list[_Send]: ...
     @staticmethod
     def function(function: Callable[[Delivery], object]) -> Destination: ...
     @staticmethod
@@ -1058,17 +1052,6 @@ class CoroutineCall:
     def refused(self, reason: str) -> None: ...
     def failed(self, error: BaseException) -> None: ...
 
-_Ended: TypeAlias = tuple[str, str | None, int, int, int, int | None, int, bool, str | None]
-"""Id, key, due time, number of the outcome, when it ended, lateness in us, attempts, repeat, and why it is dead."""
-
-@final
-class OutcomeReader:
-    """Reads what became of messages. While there is something to read, or all is over, its descriptor is readable."""
-
-    def fileno(self) -> int: ...
-    def read(self, most: int) -> tuple[int, list[_Ended], bool]:
-        """How many were lost before these, at most so many outcomes, and whether no more will come."""
-
 def refuse_open_store(path: str | os.PathLike[str]) -> None: ...
 def check_store(path: str | os.PathLike[str]) -> tuple[int, int, list[str]]: ...
 def compact_store(path: str | os.PathLike[str]) -> tuple[int, int]: ...
@@ -1089,6 +1072,9 @@ class StoreSnapshot:
     def dead_letters(self) -> int: ...
     def longest_in_doubt(self, most: int) -> tuple[list[dict[str, Any]], bool]: ...
     def waiting(
+        self, of: tuple[Any, ...], looked_at: int, after: tuple[int, int] | None
+    ) -> tuple[list[dict[str, Any]], tuple[int, int] | None]: ...
+    def remembered(
         self, of: tuple[Any, ...], looked_at: int, after: tuple[int, int] | None
     ) -> tuple[list[dict[str, Any]], tuple[int, int] | None]: ...
     def recurring(
@@ -1162,7 +1148,6 @@ class DeliveryEngine:
         before it was, as the store could not be written.
         """
 
-    def follow(self) -> OutcomeReader: ...
     @property
     def history_id(self) -> str:
         """The id of the store's history. It changes if the disk is lost, or a backup is restored."""
@@ -1225,9 +1210,9 @@ class DeliveryEngine:
     def destination_measures(self, most: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """How many there are, and the first `most` of them that were sent to; at last the sums of the others."""
 
-    def tenant_figures(self, limit: int, first: Sequence[str]) -> tuple[list[dict[str, Any]], tuple[int, int]]:
-        """At most `limit` tenants with messages in memory: those of `first`, then those with most that is due (D24). At
-        last how many messages of all others wait, and how many of these are due.
+    def tenant_figures(self, limit: int, first: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """At most `limit` tenants with messages in memory, or with an answer: those of `first`, then those with most
+        that is due, then those that most was delivered for (D24). At last the sums of all others.
         """
 
     @property

@@ -47,4 +47,6 @@ pub use {
 };
 
 #[cfg(all(test, tickwheel_model))]
-mod model;
+mod tests {
+    mod model;
+}

@@ -55,7 +55,9 @@ mod imp {
 }
 
 #[cfg(all(test, tickwheel_loom))]
-mod loom_tests;
+mod tests {
+    mod loom_tests;
+}
 mod thread;
 
 pub(crate) use imp::{

@@ -1,6 +1,6 @@
 //! What the lock and the queue are built from: the flag of `spin`, and the standard library's mutex, condition variable and
 //! atomics. With `--cfg tickwheel_loom` it is loom's, which then goes through the interleavings of the lock's own code (see
-//! `loom_tests.rs`).
+//! `tests/loom_tests.rs`).
 
 #[cfg(not(tickwheel_loom))]
 mod imp {

@@ -290,7 +290,9 @@ impl Drop for SystemTimer {
 }
 
 #[cfg(all(test, tickwheel_model))]
-mod model;
+mod tests {
+    mod model;
+}
 
 #[cfg(all(test, not(any(tickwheel_model, tickwheel_loom))))]
 mod tests {

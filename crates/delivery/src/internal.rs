@@ -7,7 +7,6 @@ pub use crate::base::error::OTHER_CONTENT;
 pub use crate::base::json::{on_one_line, write_text};
 pub use crate::base::open_stores::{is_open_here, store_is_open};
 pub use crate::due::measures::{BOUNDS_US, CAUSES, Histogram};
-pub use crate::due::outcome_feed::{Ended, OutcomeFeed};
 pub use crate::due::window::Bounds;
 pub use crate::formats::arrow_rows::ArrowRows;
 pub use crate::formats::arrow_stream::{ArrowStream, batches, has_dictionaries};
@@ -35,8 +34,6 @@ pub use crate::run::threads::Running;
 pub use crate::sinks::beside::beside_webhooks;
 pub use crate::sinks::function::{FUNCTION_THREADS, MOST_FUNCTION_THREADS, SPARE_FUNCTION_THREADS};
 pub use crate::sinks::line::LineWriter;
-#[cfg(feature = "http")]
-pub use crate::sinks::send_log::{SendLog, Sent};
 pub use crate::sinks::{AroundFn, OpenSink, Opened};
 pub use crate::store::file::owner::{Ownership, owners_of};
 pub use crate::store::look::destinations::{DestinationCounts, DestinationSeen};

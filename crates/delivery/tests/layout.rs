@@ -19,18 +19,18 @@ fn delivery_shows_these_names_alone() {
 #[test]
 fn the_bindings_use_these_names_of_the_inside_alone() {
     let known = "ANSWERS ActionKind ActionSeen Answers AroundFn ArrowRows ArrowStream BOUNDS_US Block Body Bounds CAUSES Cancel \
-                 Checked Columns Completion Csv DestinationCounts DestinationMeasures DestinationSeen Digest DueClock EVENT Ended \
+                 Checked Columns Completion Csv DestinationCounts DestinationMeasures DestinationSeen Digest DueClock EVENT \
                  Engine Extras FUNCTION_THREADS Failing Fields Filter Histogram Incoming Item Kept LONGEST_REASON LineWriter \
                  MAX_DUE_MS MAX_PAYLOAD MISSED MOST_FUNCTION_THREADS MOST_PAUSED_KEYS Ndjson OPERATIONS OTHER_CONTENT OpenSink \
-                 Opened Origin Other Outcome OutcomeFeed Ownership PARTITIONS PageOf Parsed Payload Progress REMEMBER_MS Request \
-                 Reschedule Running SETTINGS SPARE_FUNCTION_THREADS Schema Seen SendLog Sent Snapshot Stop \
+                 Opened Origin Other Outcome Ownership PARTITIONS PageOf Parsed Payload Progress REMEMBER_MS Request \
+                 Reschedule Running SETTINGS SPARE_FUNCTION_THREADS Schema Seen Snapshot Stop \
                  SystemWallTime TZ TenantChange TenantSeen Ticket UNTIL_EVENT Value WallTime backup batches beside_webhooks check check_destination check_name \
                  check_tenant check_traceparent checked checked_destination checked_tenant compact cut due_from_digits_or_text has_dictionaries \
                  is_open_here not_json on_one_line owners_of read_hand_off restore rfc_3339 store_is_open with_commas \
                  write_stream write_text";
     assert_eq!(names("internal.rs").join(" "), known);
     let methods = hidden(&files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))).join(" ");
-    let known = "around body bounds delay_ms due_ms from_parts from_parts internal into_opener limits named no_thread noted_in pair seed wait";
+    let known = "around body bounds delay_ms due_ms from_parts from_parts internal into_opener limits named no_thread pair seed wait";
     assert_eq!(methods, known, "hidden methods and fields of public types");
 }
 

@@ -94,7 +94,6 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<delivery::sinks::destination::Destination>()?;
     module.add_class::<delivery::sinks::coroutine_sink::CoroutineCalls>()?;
     module.add_class::<delivery::sinks::coroutine_sink::CoroutineCall>()?;
-    module.add_class::<delivery::engine::outcomes::OutcomeReader>()?;
     module.add_class::<delivery::store::snapshot::StoreSnapshot>()?;
     module.add_function(wrap_pyfunction!(delivery::store::maintenance::check_store, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::store::maintenance::compact_store, module)?)?;

@@ -11,12 +11,13 @@ a millisecond has passed
 
 from tickwheel._native import LoopTimers, TimerHandle
 from tickwheel.aio.beside import Timeout, sleep, sleep_until, timeout, timeout_at, timers
-from tickwheel.aio.calling import debounce, throttle
+from tickwheel.aio.calling import Debounced, debounce, throttle
 from tickwheel.aio.limiting import RateLimiter
 from tickwheel.aio.loops import WheelTimers, new_event_loop
 from tickwheel.aio.periodic import every
 
 __all__ = [
+    "Debounced",
     "LoopTimers",
     "RateLimiter",
     "Timeout",

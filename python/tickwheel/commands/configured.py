@@ -3,16 +3,16 @@
     tickwheel serve --config serve.toml        max-payload = 65536
     TICKWHEEL_SERVE_MAX_PAYLOAD=65536          --max-payload 65536
 
-click looks the values up; each option of the command has all three forms. Here the file is read and checked: each name
-in it is an option without its dashes, and its value has the option's type. An unknown name is an error. A variable that
-names no option is a warning only: other programs may set it, as Kubernetes does for each service.
+click looks the values up and checks them; each option of the command has all three forms. Here the file is read: each
+name in it is an option without its dashes, and click gets the value as the text that the command line would have. An
+unknown name is an error. A variable that names no option is a warning only: other programs may set it, as Kubernetes
+does for each service.
 
 Relative paths start at the working directory, wherever they are from.
 """
 
 import json
 import os
-import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -22,7 +22,6 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from tickwheel.commands.durations import Duration
 from tickwheel.commands.paths import GivenPath
 from tickwheel.commands.printing import say
 
@@ -80,9 +79,6 @@ def _read(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Non
         return
     try:
         text = path.read_text("utf-8-sig")  # some editors begin a file with a byte order mark
-        if "\0" in text:
-            line = text[: text.index("\0")].count("\n") + 1
-            raise click.UsageError(f"--config {path}, line {line}, has a NUL byte: save it as text in UTF-8", ctx)
         found = tomllib.loads(text)
     except OSError as error:
         raise click.UsageError(f"--config {path} can't be read: {error.strerror}", ctx) from error
@@ -91,44 +87,27 @@ def _read(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Non
     except ValueError as error:
         raise click.UsageError(f"--config {path} is no TOML: {error}", ctx) from error
     assert isinstance(ctx.command, ConfiguredCommand)
-    options = ctx.command.options
+    options, values = ctx.command.options, {}
     for name, value in found.items():
-        where = f"--config {path}{_line_of(name, text)}"
+        where = f"--config {path}: {name[:_LONGEST]}"
         if isinstance(value, dict):
-            raise click.UsageError(f"{where}: {name} is a table: write the options without one", ctx)
+            raise click.UsageError(f"{where} is a table: write the options without one", ctx)
         if name not in options:
-            raise click.UsageError(f"{where}: {_unknown(name, options)}", ctx)
-        if (allowed := _allowed(options[name], value)) is not None:
-            is_shown = not hasattr(options[name].type, "without_secrets")
-            given = f"is {_toml(value)[:_LONGEST]}: it" if is_shown else "has a value of the wrong type: it"
-            raise click.UsageError(f"{where}: {name} {given} may be {allowed}", ctx)
-        if any("\0" in str(each) for each in (value if isinstance(value, list) else [value])):
-            raise click.UsageError(f"{where}: {name} has a NUL byte, which no option may have: take it out", ctx)
-    ctx.default_map = {options[name].name: value for name, value in found.items()}
+            raise click.UsageError(f"--config {path}: {_unknown(name, options)}", ctx)
+        option = options[name]
+        if isinstance(value, list) != option.multiple:
+            raise click.UsageError(f"{where} may be {'a list' if option.multiple else 'one value, no list'}", ctx)
+        if isinstance(value, bool) and not option.is_flag:
+            raise click.UsageError(f"{where} is {str(value).lower()}: write a value, or leave it out", ctx)
+        values[option.name] = [_text(each) for each in value] if option.multiple else _text(value)
+        if "\0" in "".join(values[option.name]):
+            raise click.UsageError(f"{where} has a NUL byte, which no option may have: take it out", ctx)
+    ctx.default_map = values
     ctx.meta[__name__] = path
 
 
-def _allowed(option: click.Option, value: object) -> str | None:
-    """The allowed type as a text, if this value has another type."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if option.is_flag:
-        return None if isinstance(value, bool) else "true or false"
-    if option.multiple:
-        is_fine = isinstance(value, list) and all(isinstance(each, str) for each in value)
-        return None if is_fine else 'a list of texts, as in ["..."]'
-    if option.type is click.INT:
-        return None if is_number and isinstance(value, int) else "a whole number, without quotes"
-    if isinstance(option.type, Duration):
-        return None if is_number or isinstance(value, str) else 'a number, or a text as "30s"'
-    if option.type is click.FLOAT:
-        return None if is_number else "a number, without quotes"
-    return None if isinstance(value, str) else f"a text, {option.metavar or 'as --help says'}, in quotes"
-
-
-def _line_of(name: str, text: str) -> str:
-    """The line of the name in the file, because tomllib does not tell it."""
-    place = re.search(rf"^[ \t\[]*[\"']?{re.escape(name)}\b", text, re.MULTILINE)
-    return f", line {text.count(chr(10), 0, place.start()) + 1}" if place else ""
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _unknown(name: str, known: Mapping[str, object]) -> str:

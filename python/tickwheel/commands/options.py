@@ -130,6 +130,13 @@ def waits_of(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
         raise click.BadParameter(f"{error}; a number alone is seconds. It stands in {value!r}.") from None
 
 
+def _statuses(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, filter(None, value.split(","))))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no list of statuses: write them as 422,403.") from None
+
+
 def _default(name: str, unit: str = "s") -> str:
     """Of a setting that is a duration, as the engine has it."""
     default = SETTINGS[name][4]
@@ -164,6 +171,9 @@ delivery_options = together(
                  show_default=True,
                  help="How long a message that gets no answer is due, and its key without success, before it "
                  "goes to the dead letters; while the destination is down this does not count."),
+    click.option("--final-status", metavar="STATUS,...", default="", callback=_statuses,
+                 help="Of a webhook: after one of these statuses, as 422,403, a message goes to the dead letters at "
+                 "once, as after 410. A function raises tickwheel.delivery.Final."),
     click.option("--sink-timeout", metavar="DURATION", type=Duration(), default=_default("sink-timeout"),
                  show_default=True, help="The longest wait for the answer to an attempt."),
     click.option("--rate", metavar="N/s",
@@ -201,6 +211,7 @@ _FIELDS: Final = {
     "waits": "waits_s",
     "unanswered_for": "unanswered_for_s",
     "sink_timeout": "sink_timeout_s",
+    "final_status": "final_statuses",
     "allow_address": "allow_addresses",
     "keep_ids": "keep_ids_days",
 }

@@ -25,6 +25,7 @@ _WHOLE = ("due", "next try", "ended", "at", "tried", "late", "line", "fails for"
 _READABLE: Final = 12
 """Characters for each line of any other column, at least."""
 _STATES: Final = ("waiting", "recurring", "delivered", "cancelled", "dead", "expired")
+_REMEMBERED: Final = "remembered"
 _NAMED = 5
 
 _TARGET = "TARGET is a file of --store, which may be in use; or the address of a server, as http://127.0.0.1:7400."
@@ -62,15 +63,20 @@ def looks(command: Callable[..., None], group: click.Group | None = None) -> cli
 @looks
 @click.option(
     "--state",
-    type=click.Choice(_STATES),
+    type=click.Choice([*_STATES, _REMEMBERED]),
     default="waiting",
     show_default=True,
-    help="The state to list: waiting messages, in order of delivery; recurring messages, with the next due time; or"
-    " messages with this outcome, the last outcome first.",
+    help="The state to list: waiting messages, in order of delivery; recurring messages, with the next due time;"
+    " messages with this outcome, the last outcome first; or remembered events, with the end of their time.",
 )
 @click.option("--key", metavar="KEY", callback=full_text, help="Only messages of this key.")
 @_of_share
-@click.option("--until", metavar="NAME", callback=full_text, help="Only messages that wait for an event of this name.")
+@click.option(
+    "--until",
+    metavar="NAME",
+    callback=full_text,
+    help="Only messages that wait for an event of this name, or remembered events of it.",
+)
 @click.option(
     "--due-from", metavar="TIME", callback=time_of, help="Only messages due then or later: RFC 3339, or epoch ms."
 )
@@ -89,6 +95,10 @@ def list_(
     if state == "recurring":
         recurring = [(it.due, it.id, it.key, it.destination, it.tenant, it.rule) for it in page.messages]
         print_table(("due", "id", "key", "destination", "tenant", "rule"), recurring, page.next)
+        return
+    if state == _REMEMBERED:
+        events = [(it.due, it.event_name, it.key, it.id) for it in page.messages]
+        print_table(("until", "event", "key", "id"), events, page.next)
         return
     rows = [
         (it.due, it.id, it.key, it.destination, it.tenant, it.attempts or None, it.next_try or it.ended,
@@ -213,10 +223,12 @@ def print_tenants(tenants: "Sequence[TenantSeen]", cursor: str | None) -> None:
     """Print a table of them, and say how to go on."""
     own = ("concurrency", "rate", "weight")
     rows = [
-        (it.name, "paused" * it.paused or None, it.waiting, it.overdue, it.failing, it.out, *map(it.settings.get, own))
+        (it.name, "paused" * it.paused or None, it.waiting, it.overdue, it.failing, it.out, _part_late(it),
+         _late(it.lateness_ms), it.failed_attempts or None, *map(it.settings.get, own))
         for it in tenants
-    ]
-    print_table(("name", "state", "waiting", "overdue", "failing", "out", *own), rows, cursor)
+    ]  # fmt: skip
+    figures = ("waiting", "overdue", "failing", "out", "late", "mean lateness", "failed")
+    print_table(("name", "state", *figures, *own), rows, cursor)
 
 
 def _print_destinations(found: "StoreStatus") -> None:
@@ -260,7 +272,7 @@ def _state(found: "DestinationSeen", at: str) -> str:
     return state if found.failing_since is None else f"{state}, fails for {_span(found.failing_since, at)}"
 
 
-def _part_late(found: "DestinationSeen") -> str | None:
+def _part_late(found: "DestinationSeen | TenantSeen") -> str | None:
     return f"{found.late:,} of {found.delivered:,}" if found.delivered else None
 
 

@@ -7,13 +7,13 @@
 from tickwheel.delivery.base.errors import (
     BadRecord,
     DeliveryFailed,
+    Final,
     StoreFailed,
     StoreUnavailable,
     Unanswered,
     Unavailable,
     WrongUsage,
 )
-from tickwheel.delivery.engine.outcomes import MessageOutcome
 from tickwheel.delivery.engine.upkeep import (
     CheckedStore,
     CompactedStore,
@@ -40,9 +40,9 @@ __all__ = [
     "Delivery",
     "DeliveryFailed",
     "DeliveryQueue",
+    "Final",
     "Letter",
     "Message",
-    "MessageOutcome",
     "StoreFailed",
     "StoreUnavailable",
     "StoreView",

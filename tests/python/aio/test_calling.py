@@ -1,9 +1,12 @@
 """debounce and throttle: what they keep, and what they refuse (T13, T21)."""
 
 import asyncio
+import copy
 import gc
 import math
+import pickle
 import weakref
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -72,6 +75,110 @@ def test_a_loop_keeps_nothing_of_a_call_that_has_come__T21() -> None:
         del called
         gc.collect()
         assert gone() is None
+
+    run(main())
+
+
+def test_a_call_that_waits_is_seen_dropped_and_made_at_once__T21() -> None:
+    class Page:
+        def __init__(self) -> None:
+            self.saved: list[str] = []
+
+        @aio.debounce(1)
+        def save(self, text: str, *, end: str = "") -> int:
+            self.saved.append(text + end)
+            return len(self.saved)
+
+    async def main() -> None:
+        page = Page()
+        assert (page.save.is_pending(), page.save.cancel(), page.save.flush()) == (False, False, None)
+        page.save("a")
+        assert page.save.is_pending()
+        assert page.save.cancel()
+        await asyncio.sleep(3)
+        page.save("b")
+        page.save("c", end=".")
+        assert page.save.flush() == 1
+        assert page.saved == ["c."]
+        assert not page.save.is_pending()
+        await asyncio.sleep(3)
+        assert page.saved == ["c."]
+        page.save("d")
+        await asyncio.sleep(3)
+        assert (page.saved, page.save.is_pending()) == (["c.", "d"], False)
+
+    run(main())
+
+
+@aio.debounce(1)
+def kept(**named: str) -> None:
+    saved.append(named["self"])
+
+
+saved: list[str] = []
+
+
+def test_a_debounced_function_is_pickled_by_its_name__T21() -> None:
+    assert pickle.loads(pickle.dumps(kept)) is kept
+    assert copy.deepcopy(kept) is kept
+
+    async def main() -> None:
+        kept(self="me")
+        kept.flush()
+
+    run(main())
+    assert saved == ["me"]
+
+
+@on_both
+def test_a_flush_of_a_coroutine_function_gives_its_task__T21(loop_factory: Any) -> None:
+    @aio.debounce(1)
+    async def save(text: str) -> str:
+        await asyncio.sleep(0.001)
+        return text
+
+    async def main() -> None:
+        save("a")
+        assert await save.flush() == "a"
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())
+
+
+@on_both
+def test_the_report_of_a_failed_call_names_the_function__T21(loop_factory: Any) -> None:
+    @aio.debounce(0.001)
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    told: list[str] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
+        fail()
+        await asyncio.sleep(0.1)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())
+    assert [("fail" in text, "None" in text) for text in told] == [(True, False)], told
+
+
+def test_a_flush_runs_in_the_context_of_the_call_and_raises_what_it_raises__T21() -> None:
+    user = ContextVar("user", default="nobody")
+    seen: list[str] = []
+
+    @aio.debounce(1)
+    def fail() -> None:
+        seen.append(user.get())
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        token = user.set("me")
+        fail()
+        user.reset(token)
+        with pytest.raises(ZeroDivisionError):
+            fail.flush()
+        assert (seen, fail.is_pending()) == (["me"], False)
 
     run(main())
 

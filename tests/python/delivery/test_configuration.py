@@ -51,8 +51,8 @@ def some_value(option: click.Option) -> Any:
         return option.type.choices[-1]
     if option.name == "backoff":
         return "2.5,400"
-    if option.name == "waits":
-        return "5,7200"
+    if option.name in ("waits", "final_status"):
+        return "5,7200" if option.name == "waits" else "422,403"
     if isinstance(option.type, Duration):
         return 17.5
     return {click.INT: 17}.get(option.type, "file:else/where")
@@ -100,31 +100,29 @@ def test_what_is_shown_can_be_used_as_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "problem"),
     [
-        ('store = "s"\n\nmax_payload = 3', "line 3: max_payload is no option: write max-payload"),
-        ('store = "s"\ntoken-fil = "t"', "line 2: token-fil is no option: write token-file"),
-        ("zzz = 1", "line 1: zzz is no option: there are store, to,"),
-        ("show-config = true", "line 1: show-config is no option"),
-        ('[serve]\nstore = "s"', "line 1: serve is a table: write the options without one"),
-        ('max-payload = "3"', 'line 1: max-payload is "3": it may be a whole number, without quotes'),
-        ("max-payload = 3.5", "line 1: max-payload is 3.5: it may be a whole number"),
-        ("max-attempts = true", "line 1: max-attempts is true: it may be a whole number"),
-        ("horizon = true", 'line 1: horizon is true: it may be a number, or a text as "30s"'),
+        ('store = "s"\n\nmax_payload = 3', "serve.toml: max_payload is no option: write max-payload"),
+        ('store = "s"\ntoken-fil = "t"', "token-fil is no option: write token-file"),
+        ("zzz = 1", "zzz is no option: there are store, to,"),
+        ("show-config = true", "show-config is no option"),
+        ('[serve]\nstore = "s"', "serve is a table: write the options without one"),
+        ('store = "s"\nmax-payload = 3.5', "'3.5' is not a valid integer. It is from {folder}/serve.toml."),
+        ('store = "s"\nmax-attempts = true', "max-attempts is true: write a value, or leave it out"),
+        ('store = "s"\ndead-letters = false', "dead-letters is false: write a value, or leave it out"),
         (
             'store = "s"\nhorizon = "3 apples"',
             "'3 apples' is no duration: write a number with ms, s, m, h or d, as 30s",
         ),
-        ("store = 3", "line 1: store is 3: it may be a text, FILE, in quotes"),
-        ("backoff = [1, 300]", "line 1: backoff is [1, 300]: it may be a text, FIRST,LONGEST, in quotes"),
-        ('no-tls = "yes"', 'line 1: no-tls is "yes": it may be true or false'),
-        ("store = 1979-05-27", 'line 1: store is "1979-05-27": it may be a text'),
+        ("backoff = [1, 300]", "backoff may be one value, no list"),
+        ('store = "s"\nwebhook-header = "A: env:A"', "webhook-header may be a list"),
+        ('store = "s"\nno-tls = "maybe"', "'maybe' is not a valid boolean"),
         ('store = "s"\norder = "all"', "'all' is not one of 'key', 'global'. It is from {folder}/serve.toml."),
         ('store = "s"\nbackoff = "1"', "'1' is not two durations: write FIRST,LONGEST, as 1s,5m. It is from"),
         ('store = "s', "is no TOML: "),
-        ("tls = true", "line 1: tls is no option: write tls-cert or tls-key or tls-client-ca"),
-        ("token = 't'", "line 1: token is no option: write token-file"),
-        ('\nstore = "a\0"', "line 2, has a NUL byte: save it as text in UTF-8"),
-        ('\nstore = "a\\u0000"', "line 2: store has a NUL byte, which no option may have: take it out"),
-        ('webhook-header = ["A: \\u0000"]', "line 1: webhook-header has a NUL byte"),
+        ("tls = true", "tls is no option: write tls-cert or tls-key or tls-client-ca"),
+        ("token = 't'", "token is no option: write token-file"),
+        ('\nstore = "a\0"', "is no TOML: "),
+        ('\nstore = "a\\u0000"', "store has a NUL byte, which no option may have: take it out"),
+        ('webhook-header = ["A: \\u0000"]', "webhook-header has a NUL byte"),
     ],
 )
 def test_a_file_that_is_wrong_is_told_what_is_allowed(tmp_path: Path, file: str, problem: str) -> None:
@@ -278,7 +276,7 @@ def test_no_secret_is_shown__D12(tmp_path: Path, to: str, told: str) -> None:
 
 def test_no_secret_is_in_an_error__D12(tmp_path: Path) -> None:
     result = shown(tmp_path, 'store = "s"\nwebhook-header = "Authorization: s3cret"')
-    assert 'webhook-header has a value of the wrong type: it may be a list of texts, as in ["..."]' in result.stderr
+    assert "webhook-header may be a list" in result.stderr
     assert "s3cret" not in result.output
 
 

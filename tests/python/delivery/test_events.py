@@ -5,7 +5,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -20,7 +20,16 @@ from delivery.batches import stream
 from delivery.serve.conftest import ARROW, Served
 from tickwheel._native import NdjsonLines
 from tickwheel.commands import tickwheel as command
-from tickwheel.delivery import Answer, AsyncDeliveryQueue, BadRecord, Delivery, DeliveryQueue, Message, StoreView
+from tickwheel.delivery import (
+    Answer,
+    AsyncDeliveryQueue,
+    BadRecord,
+    Delivery,
+    DeliveryQueue,
+    Message,
+    StoreView,
+    WrongUsage,
+)
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
 from tickwheel.delivery.outbox import create_table, enqueue, event
 from tickwheel.delivery.read.hand_off_rows import HANDED, batch_of
@@ -110,6 +119,46 @@ def test_a_remembered_event_is_counted_and_forgotten__d22(opened: Opened) -> Non
     queue.put("a", key="k", due=FAR_MS, until_event=["paid"])
     assert opened.next().event == {"name": "paid", "id": "1", "payload": 1}
     assert queue.view.status().remembered_events == 2
+
+
+def test_remembered_events_are_listed_in_parts_by_the_end_of_their_time__d14_d22(opened: Opened) -> None:
+    queue = opened.queue
+    for n, (key, name) in enumerate((("k", "paid"), ("j", "paid"), ("k", "lost"), ("k", "paid"))):
+        queue.event(key, name, id=f"{n}", remember_ms=timedelta(days=4 - n))
+    queue.event("k", "paid", id="at once")
+
+    def ids(**which: Any) -> list[str]:
+        return [it.id for it in queue.view.list("remembered", **which).messages]
+
+    assert ids() == ["3", "2", "1", "0"]
+    assert (ids(key="k"), ids(until="paid"), ids(key="k", until="lost")) == (["3", "2", "0"], ["3", "1", "0"], ["2"])
+    first = queue.view.list("remembered", limit=3)
+    assert ids(limit=3, cursor=first.next) == ["0"]
+    seen = first.messages[0]
+    assert (seen.key, seen.event_name, seen.state, seen.destination) == ("k", "paid", "remembered", None)
+    assert ids(due_before=seen.due) == []
+    assert ids(due_from=seen.due, limit=1) == ["3"]
+    for wrong in ({"tenant": "a"}, {"destination": "a"}):
+        with pytest.raises(WrongUsage, match="list remembered ones by key and name"):
+            ids(**wrong)
+    assert queue.forget_event("k", "3") is Answer.CANCELLED
+    assert ids() == ["2", "1", "0"]
+
+
+def test_names_of_events_are_text_and_a_time_may_be_as_long_as_names_are_kept__d22(tmp_path: Path) -> None:
+    opened = Opened(tmp_path, keep_ids_days=3_650)
+    try:
+        for wrong in (b"paid", [b"paid"], 5, {"paid": 1}):
+            with pytest.raises(BadRecord, match="neither a list of names nor text"):
+                opened.queue.put("a", key="k", due=FAR_MS, until_event=wrong)  # type: ignore[arg-type]
+        assert opened.queue.event("k", "paid", id="1", remember_ms=timedelta(days=1_000)) == 0
+        [found] = opened.queue.view.list("remembered").messages
+        left = datetime.fromisoformat(found.due or "") - datetime.now(UTC)
+        assert timedelta(days=999) < left <= timedelta(days=1_000)
+        with pytest.raises(BadRecord, match="36,500 days"):
+            opened.queue.event("k", "paid", id="2", remember_ms=timedelta(days=36_501))
+    finally:
+        opened.queue.close()
 
 
 def test_an_asynchronous_queue_does_the_same__d22(tmp_path: Path) -> None:
@@ -266,6 +315,11 @@ def test_a_server_answers_with_the_count_and_shows_what_waits__d12_d22(tmp_path:
         assert answer[:2] == (200, {"id": "1", "key": "k", "let_go": 1, "state": "let_go"})
         assert served.ask("POST", "/messages", happens | {"payload": 1}).status == 409
         assert served.ask("GET", "/status").body["remembered_events"] == 1
+        [remembered] = served.ask("GET", "/messages?state=remembered&key=k").body["messages"]
+        assert (remembered["id"], remembered["event_name"], remembered["state"]) == ("0", "other", "remembered")
+        assert served.ask("GET", "/messages?state=remembered&tenant=a").status == 400
+        seen = run("list", served.url, "--state", "remembered")
+        assert [line.split()[1:] for line in seen.stdout.splitlines()] == [["event", "key", "id"], ["other", "k", "0"]]
         assert served.ask("DELETE", "/remembered?key=k&id=0")[:2] == (
             200,
             {"id": "0", "key": "k", "state": "cancelled"},

@@ -266,8 +266,9 @@ def test_a_signal_when_all_is_delivered_loses_no_count__D13(tmp_path: Path) -> N
 
 
 OF_A_TERMINAL = """if True:
-    import fcntl, os, sys, termios
+    import fcntl, os, signal, sys, termios
 
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # it is ignored under nohup
     fcntl.ioctl(2, termios.TIOCSCTTY, 0)
     os.execv(sys.argv[1], sys.argv[1:])
 """

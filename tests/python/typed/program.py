@@ -17,7 +17,7 @@ from tickwheel import (
     aio,
     weak_method,
 )
-from tickwheel.delivery import Answer, AsyncDeliveryQueue, Delivery, MessageOutcome, StoreView
+from tickwheel.delivery import Answer, AsyncDeliveryQueue, Delivery, StoreView
 from tickwheel.delivery.sight import Page
 from tickwheel.testing import ManualTimer, VirtualLoop
 
@@ -151,5 +151,3 @@ async def delivery() -> None:
         assert_type(await queue.pause(), None)
         assert_type(await queue.view.list(key="k"), Page)
         assert_type(StoreView("x.db").list(key="k"), Page)
-        async for outcome in queue.outcomes():
-            assert_type(outcome, MessageOutcome)

@@ -44,10 +44,10 @@ use super::doubt::{Doubt, Doubts, Key};
 use super::lanes::Slot;
 use super::measures::SendMeasures;
 use super::outage::Outage;
-use super::outcome_feed::{Ended, OutcomeFeeds};
 use super::retry::Retry;
 use super::strikes::Strikes;
 use super::table::{self, Withdrawn};
+use super::tallies::Tally;
 use super::tenants::{TenantLimits, Tenants};
 use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
@@ -69,8 +69,6 @@ pub(crate) struct Outcomes {
     pub(crate) done: Vec<Done>,
     /// The dead and expired messages in `done`, in the same order.
     pub(crate) dead: Vec<Dead>,
-    /// The messages in `done`, for the readers of outcomes.
-    pub(crate) ended: Vec<Arc<Ended>>,
     /// Messages that were tried.
     pub(crate) attempts: Vec<Attempts>,
     /// Messages with strikes: each goes out once this is on disk, or does not any more.
@@ -88,7 +86,6 @@ impl Outcomes {
     pub(crate) fn append(&mut self, other: &mut Self) {
         self.done.append(&mut other.done);
         self.dead.append(&mut other.dead);
-        self.ended.append(&mut other.ended);
         self.attempts.append(&mut other.attempts);
         self.noted.append(&mut other.noted);
         self.failing.append(&mut other.failing);
@@ -228,8 +225,6 @@ pub(crate) struct Dispatcher {
     pub(crate) wants_load: bool,
     pub(crate) outcomes: Outcomes,
     pub(crate) events: Vec<Event>,
-    /// The readers of outcomes.
-    pub(crate) feeds: Arc<OutcomeFeeds>,
     pub(crate) is_halted: bool,
     /// Of all sends.
     pub(crate) measures: SendMeasures,
@@ -271,7 +266,6 @@ impl Dispatcher {
             wants_load: false,
             outcomes: Outcomes::default(),
             events: Vec::new(),
-            feeds: Arc::default(),
             is_halted: false,
             measures: SendMeasures { changed_us: Some(clocks.now_us()), ..SendMeasures::default() },
             clocks,
@@ -296,7 +290,6 @@ impl Dispatcher {
         std::mem::swap(&mut self.clocks, &mut before.clocks);
         self.clocks.forget_alarms();
         self.window.take_over(&before.window);
-        std::mem::swap(&mut self.feeds, &mut before.feeds);
         self.is_halted = before.is_halted;
         self.flights.next = before.flights.next;
         self.flights.shares = std::mem::take(&mut before.flights.shares);
@@ -548,6 +541,11 @@ impl Dispatcher {
             self.unnote_waiting(|it, slot| it.tenant_of(slot) == stored.number);
         }
         self.release_shares(going_on);
+    }
+
+    /// The counts of tenants with an answer.
+    pub(crate) fn tenant_tallies(&self) -> impl Iterator<Item = &Tally> {
+        self.tenants.tallies.all()
     }
 
     /// Whether the tenant is paused, and how many of its messages are in calls that have not returned.

@@ -43,7 +43,7 @@ pub(crate) fn cause_of(verdict: &Verdict) -> Option<usize> {
         Verdict::Unreachable { .. } => Some(0),
         Verdict::Unanswered { .. } => Some(1),
         Verdict::Failed { .. } => Some(2),
-        Verdict::Refused(_) | Verdict::Impossible(_) => Some(3),
+        Verdict::Refused(_) | Verdict::Final(_) => Some(3),
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
             (Verdict::Unanswered { reason: reason(), retry_after_ms }, "unanswered"),
             (Verdict::Failed { reason: reason(), retry_after_ms }, "failed"),
             (Verdict::Refused(reason()), "refused"),
-            (Verdict::Impossible(reason()), "refused"),
+            (Verdict::Final(reason()), "refused"),
         ] {
             let before = measures.failures;
             measures.ended(&verdict);

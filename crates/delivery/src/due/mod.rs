@@ -19,7 +19,6 @@ mod fair_queue;
 pub(crate) mod lanes;
 pub(crate) mod measures;
 pub(crate) mod outage;
-pub(crate) mod outcome_feed;
 pub(crate) mod pace;
 pub(crate) mod places;
 pub(crate) mod retry;

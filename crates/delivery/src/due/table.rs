@@ -122,8 +122,8 @@ pub(super) fn taken(it: Candidate) -> Taken {
 pub(super) enum Ending {
     /// The answer was about this message.
     Refused,
-    /// It was not sent, and never can be.
-    Impossible,
+    /// As refused, and for good.
+    Final,
     /// The destination failed, maybe over this message.
     Failed,
     /// There was no answer about the message.
@@ -137,7 +137,7 @@ pub(super) fn ending(verdict: Verdict) -> Option<(Ending, String, Option<u64>)> 
     Some(match verdict {
         Verdict::Delivered | Verdict::NotTried => return None,
         Verdict::Refused(reason) => (Ending::Refused, reason, None),
-        Verdict::Impossible(reason) => (Ending::Impossible, reason, None),
+        Verdict::Final(reason) => (Ending::Final, reason, None),
         Verdict::Failed { reason, retry_after_ms } => (Ending::Failed, reason, retry_after_ms),
         Verdict::Unanswered { reason, retry_after_ms } => (Ending::Unanswered, reason, retry_after_ms),
         Verdict::Unreachable { reason, retry_after_ms } => (Ending::Unreachable, reason, retry_after_ms),
@@ -155,7 +155,7 @@ pub(super) struct Effect {
 
 pub(super) fn effect(ending: Ending) -> Effect {
     let (may_have_arrived, is_sign) = match ending {
-        Ending::Refused | Ending::Impossible => (false, false),
+        Ending::Refused | Ending::Final => (false, false),
         Ending::Failed | Ending::Unanswered => (true, true),
         Ending::Unreachable => (false, true),
     };
@@ -177,7 +177,7 @@ pub(super) enum Counts {
 /// `waits_end`: the end of the list of waits is the end of the message, whatever the answers are.
 pub(super) fn counts(ending: Ending, was_down: bool, accepted_between: bool, waits_end: bool) -> Counts {
     match ending {
-        Ending::Impossible => Counts::AsLast,
+        Ending::Final => Counts::AsLast,
         _ if was_down => Counts::Down,
         _ if waits_end => Counts::Yes,
         Ending::Refused => Counts::Yes,

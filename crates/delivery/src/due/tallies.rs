@@ -1,5 +1,5 @@
-//! The answers of each named destination since the engine was opened (rule D23). A tally begins with the first answer. It
-//! stays when the destination has no message in memory any more.
+//! The answers of each named destination, and for each tenant, since the engine was opened (rules D23, D24). A tally begins
+//! with the first answer. It stays when there is no message in memory any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ pub(super) const LONGEST_ERROR: usize = 200;
 /// A message that is sent more than this after its due time is late.
 const LATE_US: i64 = 1_000_000;
 
-/// The answers of one destination. Times are on the timer's clock.
+/// The answers of one destination, or for one tenant. Times are on the timer's clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
-    /// The number of the destination in the store.
+    /// Its number in the store.
     pub(crate) id: i64,
     pub(crate) name: Arc<str>,
     /// Messages that have arrived.
@@ -81,6 +81,10 @@ impl Tallies {
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Tally> {
         self.all.values()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
     }
 
     /// The numbers of the destinations that are down.

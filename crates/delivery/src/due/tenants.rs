@@ -5,13 +5,20 @@
 //!   also those of tenants without a limit, as it may be set while they are out.
 //! - Each message takes a token of its tenant's rate.
 //! - A share of a tenant that may send nothing is held back in its queue, from when it is in turn until there is room.
+//! - The first tenants with an answer have counts of their own, until the process ends. All others have one tally together.
 //! - Only tenants that are busy are in memory: with messages out, held back, or with a bucket that is not full.
 
 use rustc_hash::FxHashMap;
 
 use super::pace::{Pace, Rate};
+use super::tallies::{Tallies, Tally};
 use crate::message::named::TenantSettings;
 use crate::store::StoredTenant;
+
+/// How many tenants have counts of their own: 2 MB.
+pub(crate) const MOST_TALLIED: usize = 10_000;
+/// The number of all others together, which no tenant has.
+pub(crate) const OTHERS: i64 = 0;
 
 /// The limits of one tenant.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +49,7 @@ pub(super) struct Tenants {
     busy: FxHashMap<i64, Busy>,
     /// The tenant of each message in each call that has not returned.
     of_calls: FxHashMap<u64, Vec<i64>>,
+    pub(super) tallies: Tallies,
     /// When there are so many busy ones, the idle ones are forgotten.
     look_at: usize,
 }
@@ -126,6 +134,12 @@ impl Tenants {
         self.limits(tenant).is_paused || self.busy.get(&tenant).is_some_and(|it| it.pace.tokens(at_us) == 0)
     }
 
+    /// The counts of a tenant, or of all others.
+    pub(super) fn tally_of(&mut self, tenant: i64, name: &str) -> &mut Tally {
+        let has_own = self.tallies.len() < MOST_TALLIED || self.tallies.get(tenant).is_some();
+        if has_own { self.tallies.of(tenant, name) } else { self.tallies.of(OTHERS, "") }
+    }
+
     fn busy(&mut self, tenant: i64, now_us: u64) -> &mut Busy {
         let rate = self.limits(tenant).rate;
         self.busy.entry(tenant).or_insert_with(|| Busy { pace: Pace::new(rate, now_us), ..Busy::default() })
@@ -189,6 +203,7 @@ impl Tenants {
     /// The queues are new, and calls that were cut off go on.
     pub(super) fn take_over(&mut self, before: &mut Self, now_us: u64) {
         self.of_calls = std::mem::take(&mut before.of_calls);
+        self.tallies.take_over(&mut before.tallies);
         for (tenant, mut it) in before.busy.drain() {
             it.held.clear();
             it.pace.set(self.limits(tenant).rate, now_us);

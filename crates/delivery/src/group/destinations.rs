@@ -1,12 +1,9 @@
 //! Named destinations are set and removed (D23). A removed one takes no message and sends none. Its messages become dead
 //! letters, some in each group, and what is being sent in the moment of the removal may still arrive.
 
-use std::sync::Arc;
-
 use super::bulk::CHANGE;
 use super::{Changed, Group};
 use crate::due::dispatcher::FailingNote;
-use crate::due::outcome_feed::Ended;
 use crate::due::window::State;
 use crate::group::items::Answer;
 use crate::group::running_actions::Removing;
@@ -163,7 +160,6 @@ impl Group<'_> {
             let message = &messages[&it.seq];
             let name = message.body.destination().unwrap_or_default();
             let reason = format!("its destination {name} was removed");
-            self.ended.push(Arc::new(Ended::of(it, &message.body, Some(&reason))));
             letters.push(Letter {
                 source: "delivery".to_owned(),
                 line: it.seq,

@@ -15,14 +15,11 @@ mod tenants;
 pub(crate) mod writer;
 pub(crate) mod writer_queue;
 
-use std::sync::Arc;
-
 use crate::base::error::OTHER_CONTENT;
 use crate::base::summary::Summary;
 use crate::base::sync::Mutex;
 use crate::due::dispatcher::Dispatcher;
 use crate::due::lanes::Slot;
-use crate::due::outcome_feed::Ended;
 use crate::due::window::{Entry, Gone};
 use crate::group::items::{Answer, Answers, Item};
 use crate::group::operations::{NAMES_NO_DESTINATION, replied};
@@ -69,8 +66,6 @@ pub(super) struct Group<'a> {
     pub(super) resumes: bool,
     pub(super) resumed_lanes: Vec<i64>,
     pub(super) changed: Vec<Changed>,
-    /// What the readers of outcomes are told of messages that a removal has ended.
-    pub(super) ended: Vec<Arc<Ended>>,
     /// Whether messages may, or have to, name one.
     pub(super) takes_named: TakesNamed,
     horizon_ms: f64,
@@ -99,7 +94,6 @@ impl<'a> Group<'a> {
             resumes: false,
             resumed_lanes: Vec::new(),
             changed: Vec::new(),
-            ended: Vec::new(),
             takes_named: TakesNamed::No,
             horizon_ms,
             store,

@@ -12,7 +12,6 @@
 //!   [`Writer::publish`].
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -27,7 +26,6 @@ use crate::base::times::rfc_3339;
 use crate::due::dispatcher::{Dead, Dispatcher, Outcomes};
 use crate::due::lanes::Slot;
 use crate::due::measures::{CommitMeasures, Lateness};
-use crate::due::outcome_feed::Ended;
 use crate::due::window::State;
 use crate::group::running_actions::{Actions, Stepping};
 use crate::group::{Changed, Group, held_of, row_of};
@@ -89,8 +87,6 @@ pub(crate) struct Committed {
     resumes: bool,
     resumed_lanes: Vec<i64>,
     changed: Vec<Changed>,
-    /// Outcomes for the feeds.
-    ended: Vec<Arc<Ended>>,
     /// The items for which it had no time, and their bytes.
     left: (usize, usize),
 }
@@ -309,7 +305,6 @@ impl Writer {
             resumes,
             resumed_lanes,
             changed,
-            ended: removed,
             ..
         } = group;
         self.taken_back = taken_back.iter().copied().collect();
@@ -345,10 +340,9 @@ impl Writer {
             }
         }
         let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back.into_iter().map(|(seq, _)| seq)).collect();
-        let Outcomes { noted, mut ended, .. } = std::mem::take(outcomes);
-        ended.extend(removed);
+        let Outcomes { noted, .. } = std::mem::take(outcomes);
         let is_woken = more || self.loader.is_behind || !resumed_lanes.is_empty() || self.actions.has_more();
-        Ok(Committed { done, noted, placed, sent_until_ms, is_woken, resumes, resumed_lanes, changed, ended, left })
+        Ok(Committed { done, noted, placed, sent_until_ms, is_woken, resumes, resumed_lanes, changed, left })
     }
 
     /// Notes the state for other processes that look at the store.
@@ -510,7 +504,6 @@ impl Writer {
             state.is_woken || !state.tickets.is_empty()
         };
         queue.emptied.notify_all();
-        queue.feeds.tell(&committed.ended);
         kill_point("group: answering");
         for ticket in answered {
             (ticket.complete)(Ok(ticket.answers));

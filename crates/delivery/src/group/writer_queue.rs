@@ -16,7 +16,6 @@ use crate::base::summary::Summary;
 use crate::base::sync::{Condvar, Mutex, MutexGuard, Rank};
 use crate::due::dispatcher::Outcomes;
 use crate::due::measures::CommitMeasures;
-use crate::due::outcome_feed::OutcomeFeeds;
 use crate::store::Letter;
 
 /// While so many items wait for a group, no ticket is added; or so many bytes, if the budget has no room. A ticket of any size
@@ -32,7 +31,6 @@ const GROUP_US: u64 = 50_000;
 
 /// The queue from other threads to the writer.
 pub(crate) struct WriterQueue {
-    pub(crate) feeds: Arc<OutcomeFeeds>,
     pub(crate) budget: Arc<Budget>,
     state: Mutex<QueueState>,
     /// The writer waits here for something to write.
@@ -95,7 +93,6 @@ impl WriterQueue {
     pub(crate) fn new(open: u64, has_letters: bool, budget: Arc<Budget>) -> Self {
         let state = QueueState { open, is_woken: true, has_letters, ..QueueState::default() };
         Self {
-            feeds: Arc::default(),
             budget,
             state: Mutex::ranked(Rank::Queue, state),
             work: Condvar::default(),

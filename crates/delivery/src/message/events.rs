@@ -12,7 +12,7 @@ use crate::base::json::{on_one_line, write_base64, write_text};
 
 /// The most messages of a key that wait for events.
 pub(crate) const MOST_WAITING: usize = 1_000;
-const MOST_REMEMBERED_MS: i64 = 34_560_000_000;
+const MOST_REMEMBERED_MS: i64 = 36_500 * 86_400_000; // as --keep-ids
 const ONE_NAME: &str = "event: a name without spaces, at most 1,024 bytes";
 
 /// An event: something that has happened to a key. It lets go the messages of the key that wait for its name.
@@ -137,7 +137,7 @@ impl Event {
 pub(super) fn remembered(given: Option<i64>) -> Result<i64, BadRecord> {
     given.filter(|ms| (1..=MOST_REMEMBERED_MS).contains(ms)).ok_or_else(|| {
         let allowed =
-            "remember_ms: milliseconds, 1 to 34,560,000,000 (400 days); it ends with --keep-ids at the latest";
+            "remember_ms: milliseconds, 1 to 3,153,600,000,000 (36,500 days); it ends with --keep-ids at the latest";
         BadRecord::new("remember_ms is no such number", allowed)
     })
 }

@@ -28,7 +28,6 @@ use crate::base::sync::{Mutex, MutexGuard, Rank};
 use crate::due::clocks::{Armed, timer};
 use crate::due::dispatcher::Dispatcher;
 use crate::due::measures::Percentiles;
-use crate::due::outcome_feed::OutcomeFeed;
 use crate::due::pace::Pace;
 use crate::due::places::PlaceLimits;
 use crate::due::tenants::TenantLimits;
@@ -108,7 +107,6 @@ impl Engine {
         queue.lock().recurring = writer.store.recurring_count();
         queue.lock().commits = writer.commits;
         queue.lock().groups_in_all = writer.store.commits();
-        dispatcher.feeds = queue.feeds.clone();
         Ok(Self {
             queue,
             dispatcher: Mutex::ranked(Rank::Dispatcher, dispatcher),
@@ -285,12 +283,6 @@ impl Engine {
         self.lock_dispatcher().is_paused()
     }
 
-    /// From now on this reader gets outcomes.
-    pub fn follow(&self, feed: Arc<OutcomeFeed>) -> Arc<OutcomeFeed> {
-        self.queue.feeds.add(&feed);
-        feed
-    }
-
     // --- Steps of the writer -------------------------------------------------
 
     /// Commits one group. If messages were delivered, it calls `sync` first. Returns whether there is more to do at
@@ -435,7 +427,6 @@ impl Engine {
             lease.stop();
         }
         self.queue.fail(&error);
-        self.queue.feeds.end();
         error
     }
 
@@ -596,7 +587,6 @@ impl Engine {
         }
         writer.give_up(&DeliveryError::Closed);
         self.queue.reject(&DeliveryError::Closed);
-        self.queue.feeds.end();
         let mut summary = writer.summary;
         summary.cancels_unknown = writer.store.remembered_cancels();
         *self.percentiles.lock() = writer.lateness.percentiles();
@@ -683,5 +673,3 @@ fn pause_keys(lanes: &[i64], dispatcher: &mut Dispatcher) -> Result<(), Delivery
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod unwritable;

@@ -54,6 +54,8 @@ const UNANSWERED_FOR: Setting = seconds("unanswered-for", 0.001, 31_536_000.0, S
 const SINK_TIMEOUT: Setting = seconds("sink-timeout", 0.001, 86_400.0, Some(30.0));
 const KEEP_IDS: Setting =
     Setting { name: "keep-ids", unit: "days", is_whole: false, least: 0.0, most: 36_500.0, default: Some(7.0) };
+/// Of each of them; the others are not about the message, or are the usual ones.
+const FINAL_STATUS: Setting = Setting { name: "final-status", least: 400.0, ..count("", 499.0, None) };
 const CONCURRENCY: Setting = count("concurrency", 1_000_000.0, None);
 const TENANT_CONCURRENCY: Setting = count("tenant-concurrency", 1_000_000.0, None);
 /// Of a destination alone.
@@ -204,6 +206,8 @@ pub struct Settings {
     pub unanswered_for_ms: u64,
     /// How long one send may take, from 1 ms to 1 day. A send that takes longer counts as unanswered. The default is 30 s.
     pub sink_timeout_ms: u64,
+    /// Statuses of a webhook's answer that make a dead letter at once, each 400 to 499, as 410 always does. The default is none.
+    pub final_statuses: Vec<u16>,
     /// How long the name of a message is known after its outcome: in this time, a second message with the name is a duplicate. At most
     /// 36,500 days. The default is 7 days.
     pub keep_ids_ms: u64,
@@ -250,6 +254,9 @@ impl Settings {
         UNANSWERED_FOR.check(s(*unanswered_for_ms))?;
         self.spare.map_or(Ok(()), |spare| SPARE.check(spare as f64))?;
         SINK_TIMEOUT.check(s(*sink_timeout_ms))?;
+        for status in &self.final_statuses {
+            FINAL_STATUS.check(f64::from(*status))?;
+        }
         KEEP_IDS.check(s(*keep_ids_ms) / 86_400.0)?;
         if *concurrency != usize::MAX {
             CONCURRENCY.check(*concurrency as f64)?;
@@ -273,6 +280,7 @@ impl Default for Settings {
             spare: None,
             unanswered_for_ms: 86_400_000,
             sink_timeout_ms: 30_000,
+            final_statuses: Vec::new(),
             keep_ids_ms: 7 * 86_400_000,
             max_payload: MAX_PAYLOAD,
             allowed: Allowed::default(),

@@ -211,11 +211,17 @@ fn open_sinks(engine: &Engine, open: &OpenSink, threads: usize) -> Result<Vec<Op
     let mut first = open(engine.store_id())?;
     engine.check_process()?;
     engine.recover(if let Opened::Sink(sink) = &mut first { Some(&mut **sink) } else { None })?;
-    engine.take_named(if let Opened::ReplySink(sink) = &first {
-        caught(|| Ok(sink.named(&engine.settings.allowed)))?
+    let named = if let Opened::ReplySink(sink) = &first {
+        caught(|| Ok(sink.named(&engine.settings.allowed, &engine.settings.final_statuses)))?
     } else {
         TakesNamed::No
-    })?;
+    };
+    if named == TakesNamed::No && !engine.settings.final_statuses.is_empty() {
+        return Err(DeliveryError::Usage(
+            "final-status is for webhooks, and this sends to none: leave it out".to_owned(),
+        ));
+    }
+    engine.take_named(named)?;
     let limits = caught(|| Ok(limits_of(&first, &engine.settings, threads)))?;
     engine.set_places(limits);
     let threads = if matches!(first, Opened::Sink(_)) { limits.young } else { 1 };
@@ -266,11 +272,5 @@ impl Drop for Running {
     }
 }
 
-#[cfg(test)]
-mod faults;
-#[cfg(test)]
-mod pacing;
-#[cfg(test)]
-mod panics;
 #[cfg(test)]
 mod tests;

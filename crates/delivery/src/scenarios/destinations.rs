@@ -534,19 +534,6 @@ fn measures_have_each_name_once_after_a_removal__d15_d23() {
     assert_eq!(names, [Some("acme".to_owned()), None]);
 }
 
-/// A reader of outcomes is told of each message that is given up.
-#[test]
-fn readers_of_outcomes_are_told_of_what_a_removal_ends__d23() {
-    let world = world(Settings::default(), &["acme"]);
-    let feed = world.engine.follow(std::sync::Arc::new(crate::due::outcome_feed::OutcomeFeed::new(|| ())));
-    world.give(due("acme", 3));
-    assert_eq!(world.give(vec![remove("acme", true)]), [Answer::Removed]);
-    world.write();
-    assert_eq!(world.engine.open_count(), 0);
-    let told: Vec<_> = feed.read(10).outcomes.iter().map(|it| it.outcome).collect();
-    assert_eq!(told, [crate::store::Outcome::Dead; 3]);
-}
-
 /// Two destinations draw the same random waits.
 #[test]
 fn two_destinations_draw_other_waits__d6_d23() {

@@ -8,9 +8,11 @@ use super::neighbours::limits;
 use super::tenants::{backlog, count, of, taken};
 use super::testing::{ByHand, START_MS, arrives, play_seeds, put};
 use crate::base::error::DeliveryError;
+use crate::due::tenants::MOST_TALLIED;
 use crate::due::window::Bounds;
 use crate::group::items::{Answer, Item, TenantChange};
 use crate::message::named::TenantSettings;
+use crate::run::engine::tenants::TenantSeen;
 use crate::run::settings::{Settings, check_tenant};
 use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
 use crate::store::sql::failing;
@@ -440,9 +442,43 @@ fn the_busiest_tenants_are_told_with_what_waits_for_them__d14_d24() {
         [("a", left, left, 0, false, 1), ("c", 30, 30, 0, true, 0), ("b", 3, 4, 3, false, 0)]
     );
     assert_eq!(figures[1].first_due_ms, Some(START_MS));
-    assert_eq!(others, (0, 0));
-    let first = world.engine.tenant_figures(1, &["b".to_owned(), "of none".to_owned()]);
-    assert_eq!(first, (vec![figures[2].clone()], (left + 30, left + 30)), "of the others only the sums are told");
+    assert_eq!(others, TenantSeen::default());
+    let counts = |it: &TenantSeen| (it.delivered, it.late, it.lateness_us, it.failed);
+    assert_eq!(counts(&figures[0]), (arrived - 1, 0, 1_000_000 * (arrived - 1), 0), "at most a second is not late");
+    assert_eq!([counts(&figures[1]), counts(&figures[2])], [(0, 0, 0, 0), (0, 0, 0, 3)]);
+    let (first, rest) = world.engine.tenant_figures(1, &["b".to_owned(), "of none".to_owned()]);
+    assert_eq!((&first[..], rest.waiting, rest.overdue), (&figures[2..], left + 30, left + 30));
+    assert_eq!(counts(&rest), counts(&figures[0]), "of the others only the sums are told");
+}
+
+#[test]
+fn an_answer_counts_for_its_tenant_and_its_destination_also_when_nothing_waits__d23_d24() {
+    let world = world(Settings::default(), &["to"]);
+    world.engine.take_named(TakesNamed::Some).unwrap();
+    world.give(vec![of("a", Some("to"), None, "1", START_MS), of("a", None, None, "2", START_MS)]);
+    world.advance_ms(1_500);
+    world.deliver(|_| Verdict::Delivered);
+    let (figures, _) = world.engine.tenant_figures(10, &[]);
+    assert_eq!(figures.len(), 1);
+    let [it] = &figures[..] else { panic!() };
+    assert_eq!((it.waiting, it.delivered, it.late, it.lateness_us), (0, 2, 2, 3_000_000));
+    assert_eq!(world.engine.destination_measures(9).unwrap().1[0].delivered, 1);
+}
+
+#[test]
+fn tenants_beyond_the_first_are_counted_together__d15_d24() {
+    let world = ByHand::start(Settings::default());
+    let more = 5;
+    let names: Vec<String> = (0..MOST_TALLIED + more).map(|number| format!("t{number}")).collect();
+    for some in names.chunks(1_000) {
+        world.give(some.iter().map(|name| of(name, None, None, name, START_MS)).collect());
+        world.deliver(|_| Verdict::Delivered);
+    }
+    world.give(vec![of("t0", None, None, "again", START_MS)]);
+    world.deliver(|_| Verdict::Delivered);
+    let (figures, others) = world.engine.tenant_figures(2 * MOST_TALLIED, &[]);
+    assert_eq!((figures.len(), others.delivered), (MOST_TALLIED, more as u64));
+    assert_eq!((&*figures[0].name, figures[0].delivered), ("t0", 2));
 }
 
 fn play_turns(seed: u64) {

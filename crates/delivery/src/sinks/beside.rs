@@ -42,8 +42,8 @@ impl ReplySink for Beside {
         self.webhooks.spare()
     }
 
-    fn named(&self, allowed: &Allowed) -> TakesNamed {
-        let _ = self.webhooks.named(allowed);
+    fn named(&self, allowed: &Allowed, final_statuses: &[u16]) -> TakesNamed {
+        let _ = self.webhooks.named(allowed, final_statuses);
         if self.has_own || self.has_webhook { TakesNamed::Some } else { TakesNamed::All }
     }
 

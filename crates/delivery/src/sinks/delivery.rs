@@ -122,8 +122,8 @@ pub enum Verdict {
     Delivered,
     /// The destination does not take this message. It is tried again, a bounded number of times.
     Refused(String),
-    /// No request can be made of this message, so it becomes a dead letter without another attempt.
-    Impossible(String),
+    /// The destination will never take this message, or no request can be made of it: a dead letter without another attempt.
+    Final(String),
     /// The destination failed, maybe over this message: a status of 500 or 501. The message may have arrived. The attempt
     /// counts only if the destination took another message since the attempt before.
     Failed {

@@ -26,7 +26,7 @@ mod webhook;
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -84,6 +84,7 @@ pub(crate) struct HttpSink {
     /// `None`: each message names its destination.
     webhook: Option<SharedWebhook>,
     guard: Guard,
+    final_statuses: Arc<OnceLock<Vec<u16>>>,
     own: Requests,
     to_named: (Connect, Requests),
     /// Of each named destination, by its number, the settings of the last send, and what was made of them.
@@ -123,14 +124,17 @@ impl HttpSink {
             .build()
             .map_err(|error| DeliveryError::no_thread(&error))?;
         let (to_thread, commands) = unbounded_channel(); // bounded by the messages in flight
+        let final_statuses = Arc::<OnceLock<Vec<u16>>>::default();
+        let known = final_statuses.clone();
         let thread = thread::Builder::new()
             .name("http-deliver".to_owned())
             // Requests in flight end with the set of tasks, when the sink is closed.
-            .spawn(move || LocalSet::new().block_on(&runtime, receive(commands)))
+            .spawn(move || LocalSet::new().block_on(&runtime, receive(commands, known)))
             .map_err(|error| DeliveryError::no_thread(&error))?;
         Ok(Self {
             webhook,
             guard,
+            final_statuses,
             own: client(own),
             to_named: (named.clone(), client(named)),
             named: FxHashMap::default(),
@@ -227,8 +231,9 @@ impl ReplySink for HttpSink {
         SPARE
     }
 
-    fn named(&self, allowed: &Allowed) -> TakesNamed {
+    fn named(&self, allowed: &Allowed, final_statuses: &[u16]) -> TakesNamed {
         let _ = self.guard.set(allowed.clone()); // it is asked once
+        let _ = self.final_statuses.set(final_statuses.to_owned());
         if self.webhook.is_some() { TakesNamed::Some } else { TakesNamed::All }
     }
 
@@ -238,15 +243,10 @@ impl ReplySink for HttpSink {
             reply.settle(Verdict::Unreachable { reason, retry_after_ms: None });
             return Ok(());
         }
-        let request = self.request(&delivery);
-        let reply = match self.webhook.as_ref().and_then(SharedWebhook::log) {
-            Some(log) => log.noting(&delivery, reply),
-            None => reply,
-        };
-        match request {
+        match self.request(&delivery) {
             Ok(request) => self.command(Command::Post(Box::new(request), reply)),
             Err(reason) => {
-                reply.settle(Verdict::Impossible(reason));
+                reply.settle(Verdict::Final(reason));
                 Ok(())
             }
         }
@@ -321,15 +321,15 @@ fn client(connect: Connect) -> Requests {
 }
 
 /// Does what the sink asks, until it is closed.
-async fn receive(mut commands: UnboundedReceiver<Command>) {
+async fn receive(mut commands: UnboundedReceiver<Command>, final_statuses: Arc<OnceLock<Vec<u16>>>) {
     let posts: Rc<RefCell<FxHashMap<u64, AbortHandle>>> = Rc::default();
     while let Some(command) = commands.recv().await {
         match command {
             Command::Post(request, reply) => {
-                let (number, ended) = (reply.number(), posts.clone());
+                let (number, ended, final_statuses) = (reply.number(), posts.clone(), final_statuses.clone());
                 let post = spawn_local(async move {
                     let (client, request, sent) = *request;
-                    let verdict = post(&client, request, &sent).await;
+                    let verdict = post(&client, request, &sent, final_statuses.get().map_or(&[], Vec::as_slice)).await;
                     ended.borrow_mut().remove(&number);
                     reply.settle(verdict);
                 });
@@ -344,9 +344,9 @@ async fn receive(mut commands: UnboundedReceiver<Command>) {
     }
 }
 
-async fn post(client: &Requests, request: Request<Full<Content>>, sent: &Sent) -> Verdict {
+async fn post(client: &Requests, request: Request<Full<Content>>, sent: &Sent, final_statuses: &[u16]) -> Verdict {
     match client.request(request).await {
-        Ok(response) => answers::verdict_of(response, sent).await,
+        Ok(response) => answers::verdict_of(response, sent, final_statuses).await,
         Err(error) => answers::verdict_without(&error),
     }
 }

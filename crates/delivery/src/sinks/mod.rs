@@ -12,9 +12,6 @@ pub(crate) mod http;
 pub(crate) mod inside;
 pub(crate) mod line;
 mod reply;
-#[cfg(feature = "http")]
-pub(crate) mod send_log;
-
 pub use delivery::{Delivery, Verdict, Verdicts};
 #[cfg(feature = "http")]
 pub use http::{SharedWebhook, Webhook};
@@ -171,10 +168,11 @@ pub trait ReplySink: Send {
         0
     }
 
-    /// Whether it sends to the destinations that messages name. These may have `allowed` addresses inside.
+    /// Whether it sends to the destinations that messages name. These may have `allowed` addresses inside. After an answer with a
+    /// final status a message is not tried again.
     #[doc(hidden)] // of the webhooks
-    fn named(&self, allowed: &Allowed) -> TakesNamed {
-        let _ = allowed;
+    fn named(&self, allowed: &Allowed, final_statuses: &[u16]) -> TakesNamed {
+        let _ = (allowed, final_statuses);
         TakesNamed::No
     }
 

@@ -65,6 +65,12 @@ class Unanswered(TickwheelError):
         self.retry_after_s = retry_after_s
 
 
+class Final(TickwheelError):
+    """The receiver will never take this message, so it becomes a dead letter without another attempt (D6). Sinks and
+    functions raise it. If a sink raises it over several messages, these are refused, and come again in smaller sends.
+    """
+
+
 class StoreFailed(DeliveryFailed):
     """The store can't be read or written. It still has everything that was accepted before."""
 

@@ -25,7 +25,6 @@ from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import PERCENTILES, Summary
 from tickwheel.delivery.observe.log import log_events, log_text, logger
-from tickwheel.delivery.observe.tracing import SendSpans, is_tracing
 from tickwheel.delivery.outbox.reader import OutboxReader
 from tickwheel.delivery.outbox.source import SourceOpener
 from tickwheel.delivery.sight import Destinations, InDoubt, StoreStatus, StoreView
@@ -67,7 +66,6 @@ class Running:
                     slow.start()
             return opener(SinkSettings(store_id, settings.sink_timeout_s, run))
 
-        self._spans = SendSpans(opener, self) if isinstance(opener, Destination) and is_tracing() else None
         self._is_global = settings.order == "global"
         self.rate_per_s = rate_per_s(settings.rate) if settings.rate else 0
         """How many messages the rate allows; 0: there is none."""
@@ -112,7 +110,6 @@ class Running:
 
     def start(self) -> None:
         """Start delivery: from now on messages are due by the wall clock. Errors: `DeliveryFailed`."""
-        self._start_spans()
         self.engine.start()
         try:
             for outbox in self.outboxes:
@@ -123,12 +120,7 @@ class Running:
 
     def start_replay(self, speed: float, from_ms: int, head_start_ms: float = 0) -> None:
         """Start a replay of recorded times, `speed` times faster: `from_ms` is in `head_start_ms`."""
-        self._start_spans()
         self.engine.start_replay(speed, from_ms, head_start_ms)
-
-    def _start_spans(self) -> None:
-        if self._spans is not None:
-            self._spans.start()
 
     def submit(self, given: object, **options: Any) -> "Future[list[Any]]":
         """Submit, and do not wait for the disk: the future gets for each item its answer, or the `BadRecord` that it
@@ -216,9 +208,6 @@ class Running:
             if self._failure is not None:
                 raise self._failure from None
             raise
-        finally:
-            if self._spans is not None:
-                self._spans.stop()
 
 
 def _future() -> "Future[list[Any]]":

@@ -25,8 +25,9 @@ class Settings:
     """Errors: `WrongUsage`. `unanswered_for_s`: how long a message about which nothing is known is due, and its key
     without success, until it is a dead letter. `seed`: of the jitter of back-off. `rate`: how fast messages are sent.
     `concurrency`: how many sends there are at a time. `spare`: how many more that are slow or in doubt. `None`: as the
-    destination takes them. `tenant_concurrency`, `tenant_rate`: of a tenant (D24). `allow_addresses`: networks inside
-    that named destinations may have (D23). `destinations`: those that are set at the start.
+    destination takes them. `tenant_concurrency`, `tenant_rate`: of a tenant (D24). `final_statuses`: of a webhook's
+    answer, which make a dead letter at once (D6). `allow_addresses`: networks inside that named destinations may have
+    (D23). `destinations`: those that are set at the start.
     """
 
     order: Literal["key", "global"] = "key"
@@ -42,14 +43,20 @@ class Settings:
     spare: int | None = None
     tenant_concurrency: int | None = None
     tenant_rate: str | None = None
+    final_statuses: tuple[int, ...] = ()
     allow_addresses: tuple[str, ...] = ()
     destinations: Sequence[SetDestination] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, *, allow_addresses: Iterable[str], **how: Any) -> "Settings":
+    def of(cls, *, final_statuses: Iterable[int], allow_addresses: Iterable[str], **how: Any) -> "Settings":
         """From the parameters of a queue, or the options of a command. Errors: `WrongUsage`."""
         retry = {name: how.pop(name) for name in ("max_attempts", "backoff_s", "waits_s", "waits_end")}
-        return cls(retry=Retry.of_seconds(**retry), allow_addresses=tuple(allow_addresses), **how)
+        return cls(
+            retry=Retry.of_seconds(**retry),
+            final_statuses=tuple(final_statuses),
+            allow_addresses=tuple(allow_addresses),
+            **how,
+        )
 
     def __post_init__(self) -> None:
         if self.order not in ("key", "global"):
@@ -72,6 +79,9 @@ class Settings:
             "spare": self.spare,
             "tenant-concurrency": self.tenant_concurrency,
         }
+        for status in self.final_statuses:
+            if not _is_whole(status) or not 400 <= status <= 499:
+                raise WrongUsage(f"final-status is {_shown(status)}: it may be a whole number, 400 to 499")
         waits = (("a wait", wait_ms / 1000) for wait_ms in self.retry.waits_ms)
         for name, value in (*given.items(), *waits):
             _, is_whole, least, most, default = SETTINGS["backoff's first wait" if name == "a wait" else name]

@@ -20,7 +20,6 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from tickwheel._native import Receipt
 from tickwheel.delivery.base.threads import start
-from tickwheel.delivery.engine.outcomes import Outcomes
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.summary import Summary
 from tickwheel.delivery.queue.queue import DeliveryQueue
@@ -69,9 +68,6 @@ class _QueueOnLoop(DeliveryQueue):
     def check_process(self) -> None:
         """Errors: `WrongUsage` in a forked child."""
         self._running.engine.check_may_wait()
-
-    def outcomes(self) -> Outcomes:
-        return Outcomes(self._running.engine.follow(), self._running.check)
 
     async def look(self, function: Callable[[], _T]) -> _T:
         """Calls it in a thread. Errors: its own; `WrongUsage` in a forked child."""
@@ -242,20 +238,6 @@ class AsyncDeliveryQueue:
         """As `DeliveryQueue.action`."""
         queue = self._opened()
         return await queue.look(partial(queue.action, id))
-
-    def outcomes(self) -> Outcomes:
-        """The outcomes of messages from this call on: `async for outcome in queue.outcomes()`.
-
-        Each message gives a `MessageOutcome` when it is delivered, given up or has expired, after this is on disk and
-        in the order of the commits. A cancelled message gives none, because the answer of `cancel` tells it. The
-        iteration ends when the queue is closed, after the remaining outcomes; with `DeliveryFailed` if delivery has
-        failed.
-
-        A slow reader holds up nothing, and its memory is bounded. When it has more than 10,000 unread outcomes, or
-        8 MiB of names and reasons, the oldest are lost; `missed_before` of the next outcome says how many. Each call
-        makes a new reader, for one task; a reader without references costs nothing more. `view` shows the store.
-        """
-        return self._opened().outcomes()
 
     @property
     def view(self) -> AsyncStoreView:

@@ -59,6 +59,7 @@ class DeliveryQueue:
     list is the end of the message. `rate`: as `"100/s"` or `"30/min"`. `outbox`:
     an address, or several. `max_attempts`, `unanswered_for_s`, `sink_timeout_s`, `keep_ids_days`, `concurrency` and
     `spare` are the options of the commands; so are `tenant_concurrency` and `tenant_rate`, which limit each tenant.
+    `final_statuses`: those of a webhook's answer that make a dead letter at once, as 410 does.
     `unavailable`: an exception class, or several; a function raises it if the receiver of a message is away.
     `on_dead_letter`: called with each message that is given up, in a separate thread; by default the log names these
     messages.
@@ -113,6 +114,7 @@ class DeliveryQueue:
         spare: int | None = None,
         tenant_concurrency: int | None = None,
         tenant_rate: str | None = None,
+        final_statuses: Iterable[int] = (),
         allow_addresses: Iterable[str] = (),
         unavailable: type[BaseException] | tuple[type[BaseException], ...] = (),
         outbox: str | Iterable[str] | None = None,
@@ -124,10 +126,7 @@ class DeliveryQueue:
                 f"on_dead_letter is {on_dead_letter!r:.200}: give a function that takes one Letter, or None"
             )
         if iscoroutinefunction(on_dead_letter):
-            raise WrongUsage(
-                "on_dead_letter is a coroutine function, and is called in a thread: give an ordinary one, or read"
-                " AsyncDeliveryQueue.outcomes()"
-            )
+            raise WrongUsage("on_dead_letter is a coroutine function, and is called in a thread: give an ordinary one")
         if isinstance(to, str) and unavailable != () and handlers is None:
             raise WrongUsage(ONLY_FOR_FUNCTIONS)
         self._handlers: Handlers | None = None
@@ -153,6 +152,7 @@ class DeliveryQueue:
             spare=spare,
             tenant_concurrency=tenant_concurrency,
             tenant_rate=tenant_rate,
+            final_statuses=final_statuses,
             allow_addresses=allow_addresses,
         )
 

@@ -30,6 +30,7 @@ from tickwheel.delivery.serve.metrics import WINDOWS_MS, look
 from tickwheel.delivery.serve.problems import AGAIN, problem, refuse_query, without_folders
 from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.serve.tokens import Right, names_of
+from tickwheel.delivery.sight.destinations import SHOWN
 from tickwheel.delivery.sight.status import count_paused_keys, in_doubt_of, sizes_of
 from tickwheel.pages.live.assembly import live_page
 from tickwheel.pages.live.frames import REST
@@ -191,6 +192,7 @@ def figures(running: Running, now_ms: int) -> dict[str, Any]:
         "oldest_overdue_ms": waiting.oldest_overdue_ms,
         "destination": destination,
         "destinations": destinations if destinations.count else None,
+        "tenants": running.engine.tenant_figures(SHOWN, [])[0],
         "in_doubt": in_doubt,
         "paused": running.engine.is_paused,
         "paused_keys": paused_keys,

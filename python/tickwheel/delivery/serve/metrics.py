@@ -8,7 +8,8 @@ others have one as `other`. So the number of time series is bounded.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
 
@@ -32,7 +33,19 @@ from tickwheel.delivery.sight.status import count_paused_keys, sizes_of
 MOST: Final = 250_000
 NAMED: Final = 1_000
 """How many destinations have time series of their own, and how many tenants."""
+_Family: TypeAlias = type[GaugeMetricFamily] | type[CounterMetricFamily]
 WINDOWS_MS: Final = {"1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}
+
+_OTHER: Final = "other"
+_OF_TENANT: Final[Sequence[tuple[str, _Family, str, str, float]]] = (
+    ("waiting", GaugeMetricFamily, "waiting_messages", "Its messages in memory without an outcome.", 1),
+    ("overdue", GaugeMetricFamily, "overdue_messages", "Its due messages in memory without an outcome.", 1),
+    ("delivered", CounterMetricFamily, "delivered_messages", "Its messages that have arrived.", 1),
+    ("late", CounterMetricFamily, "late_messages", "Those that were sent more than a second after they were due.", 1),
+    ("lateness_us", CounterMetricFamily, "lateness_seconds", "How late those were together that have arrived.", 1e-6),
+    ("failed_attempts", CounterMetricFamily, "failed_attempts", "Its attempts that failed.", 1),
+)
+"""The figures of a tenant: of the engine, and as a metric, with its unit."""
 
 _Buckets: TypeAlias = tuple[list[int], list[int], int]
 
@@ -97,10 +110,10 @@ class EngineCollector(Collector):
         yield gauge("destinations_down", "Named destinations that are down.", counts["down"])
         yield gauge("destinations_paused", "Named destinations that are paused.", counts["paused"])
         *named, others = each
-        told = [*named, others | {"name": "other"}] if any(others.values()) else named
+        told = [*named, others | {"name": _OTHER}] if any(others.values()) else named
 
         def of(
-            family: type[GaugeMetricFamily] | type[CounterMetricFamily],
+            family: _Family,
             name: str,
             what: str,
             figure: str,
@@ -123,17 +136,17 @@ class EngineCollector(Collector):
 
     def _of_tenants(self) -> Iterator[Metric]:
         found, others = self._running.engine.tenant_figures(NAMED, [*self._tenants])
-        sums = dict.fromkeys(self._tenants, (0, 0)) | ({"other": others} if any(others) else {})
-        for it in found:
-            if len(self._tenants) < NAMED:
+        sums = {name: Counter[str]() for name in self._tenants}
+        for it in (*found, {**others, "name": _OTHER}):
+            if it["name"] != _OTHER and len(self._tenants) < NAMED:
                 self._tenants[it["name"]] = None
-            name = it["name"] if it["name"] in self._tenants else "other"
-            waiting, overdue = sums.get(name, (0, 0))
-            sums[name] = (waiting + it["waiting"], overdue + it["overdue"])
-        for place, (figure, what) in enumerate((("waiting", "Its"), ("overdue", "Its due"))):
-            values = ((name, each[place]) for name, each in sums.items())
-            text = f"{what} messages in memory without an outcome."
-            yield _labelled(GaugeMetricFamily, f"tenant_{figure}_messages", text, "tenant", values)
+            name = it["name"] if it["name"] in self._tenants else _OTHER
+            counts = {figure: it[figure] for figure, *_ in _OF_TENANT}
+            if name != _OTHER or any(counts.values()):
+                sums.setdefault(name, Counter()).update(counts)
+        for figure, family, metric, what, unit in _OF_TENANT:
+            values = ((name, each[figure] * unit) for name, each in sums.items())
+            yield _labelled(family, f"tenant_{metric}", what, "tenant", values)
 
     def _waiting(self, measures: EngineMeasures) -> Iterator[Metric]:
         yield _labelled(GaugeMetricFamily, "messages", "Messages without an outcome.", "state", measures.states)
@@ -235,7 +248,7 @@ def counter(name: str, what: str, value: int) -> Metric:
 
 
 def _labelled(
-    family: type[GaugeMetricFamily] | type[CounterMetricFamily],
+    family: _Family,
     name: str,
     what: str,
     label: str,

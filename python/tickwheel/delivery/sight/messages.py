@@ -1,5 +1,5 @@
 """Messages: one by its name, and pages of them. Waiting messages come in order of delivery, recurring ones in order of
-acceptance, ended messages by their end, the last one first.
+acceptance, ended messages by their end, the last one first. And pages of remembered events, by the end of their time.
 """
 
 import base64
@@ -24,7 +24,9 @@ _NUMBER: Final = re.compile(r"\d{1,18}", re.ASCII)
 
 
 class State(StrEnum):
-    """The state of a message, according to the file. A message that is being sent right now counts as waiting."""
+    """The state of a message, according to the file. A message that is being sent right now counts as waiting. What is
+    `remembered` is no message, but an event that lets go messages that come later.
+    """
 
     WAITING = "waiting"
     RECURRING = "recurring"
@@ -32,6 +34,7 @@ class State(StrEnum):
     CANCELLED = "cancelled"
     DEAD = "dead"
     EXPIRED = "expired"
+    REMEMBERED = "remembered"
 
 
 _OUTCOMES: Final = {state: Outcome[state.name] for state in State if state.name in Outcome.__members__}
@@ -60,7 +63,8 @@ class Seen(msgspec.Struct, frozen=True):
     `attempts`: how often it was tried. `last_error`: of a dead or expired message, and of a message that waits until
     `next_try`. `redelivered`: it may have arrived before. `ended`: the time of its outcome. `lateness_ms`: only of a
     delivered message. `rule`: only of a recurring message; its `due` is the due time of the open occurrence, or null
-    once the rule has ended. `destination`, `tenant`: those that it names; they are known until the outcome, and as long
+    once the rule has ended. `event_name`: only of a remembered event; its `due` is the end of its time by the clock of
+    the store. `destination`, `tenant`: those that it names; they are known until the outcome, and as long
     as a dead letter is kept.
     """
 
@@ -77,6 +81,7 @@ class Seen(msgspec.Struct, frozen=True):
     rule: Rule | None = None
     destination: str | None = None
     tenant: str | None = None
+    event_name: str | None = None
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -87,7 +92,9 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Which messages: of a key, a destination, a tenant; that wait for an event; due in a span. `limit` of a page."""
+    """Which messages: of a key, a destination, a tenant; that wait for an event; due in a span. `limit` of a page. Of
+    remembered events: of a key; of the name `until`; that end in a span.
+    """
 
     key: str | None = None
     destination: str | None = None
@@ -105,15 +112,18 @@ def list_messages(db: StoreSnapshot, state: State, which: Filter, cursor: str | 
     """
     check_limit(which.limit)
     named = "tenant" if which.destination is None else "destination"
+    if getattr(which, named) is not None and state is State.REMEMBERED:
+        raise WrongUsage(f"an event is of a key, whatever the {named}: list remembered ones by key and name")
     if getattr(which, named) is not None and state in (State.DELIVERED, State.CANCELLED):
         text = f"{state} messages can't be listed by {named}, which is forgotten with the outcome"
         raise WrongUsage(f"{text}: ask for waiting, recurring, dead or expired ones")
-    if which.until is not None and state is not State.WAITING:
+    if which.until is not None and state not in (State.WAITING, State.REMEMBERED):
         raise WrongUsage(f"{state} messages wait for no event: ask for waiting ones")
     part = msgspec.structs.astuple(which)
-    if state is State.WAITING:
+    if state in (State.WAITING, State.REMEMBERED):
         after = numbers_of(cursor, 2) if cursor else ()
-        found, position = db.waiting(part, LOOKED_AT, (after[0], after[1]) if after else None)
+        look = db.waiting if state is State.WAITING else db.remembered
+        found, position = look(part, LOOKED_AT, (after[0], after[1]) if after else None)
         following = position and f"{position[0]}.{position[1]}"
     else:
         number = numbers_of(cursor, 1)[0] if cursor else None
@@ -129,8 +139,9 @@ def seen(found: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of `Seen`, for what the store says of a message."""
     told = with_times(found)
     outcome, rule, late_us = told.pop("outcome"), told.pop("rule"), told.pop("lateness_us")
+    still = State.REMEMBERED if told["event_name"] else State.WAITING if rule is None else State.RECURRING
     return told | {
-        "state": _STATES[outcome] if outcome else State.WAITING if rule is None else State.RECURRING,
+        "state": _STATES[outcome] if outcome else still,
         "lateness_ms": None if late_us is None else late_us / 1_000,
         "rule": rule and msgspec.json.decode(rule, type=Rule),
     }

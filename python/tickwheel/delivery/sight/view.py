@@ -54,7 +54,7 @@ class StoreView:
 
     def list(
         self,
-        state: Literal["waiting", "recurring", "delivered", "cancelled", "dead", "expired"] = "waiting",
+        state: Literal["waiting", "recurring", "delivered", "cancelled", "dead", "expired", "remembered"] = "waiting",
         *,
         key: str | None = None,
         destination: str | None = None,
@@ -66,13 +66,15 @@ class StoreView:
         cursor: str | None = None,
     ) -> Page:
         """A page of messages. Waiting messages come in order of delivery, recurring messages in order of acceptance,
-        all others by their end, the last one first.
+        all others by their end, the last one first. `remembered`: events that let go messages that come later, the one
+        whose time ends first at the beginning; their `due` is that end.
 
         `due_from`, `due_before`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds. `limit`: up to 1,000.
         `cursor`: the `next` of the page before, with the same filters. A page ends early after 4 MiB of names. With a
         filter it may be short or empty, although it is not the last: one call looks at 100,000 messages. `destination`,
         `tenant`: not for delivered and cancelled messages, of which they are not known. `until`: those that an event of
-        this name would let go; only for waiting messages. Errors: also `BadRecord` for a time.
+        this name would let go; only for waiting messages, and for remembered events of this name. Errors: also
+        `BadRecord` for a time.
         """
         if state not in list(State):
             raise WrongUsage(f"state is {state!r:.100}: ask for {', '.join(State)}")

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tickwheel._native import Destination
 from tickwheel.delivery.base.errors import WrongUsage
-from tickwheel.delivery.observe.tracing import is_tracing
 from tickwheel.delivery.sinks.addresses import without_secrets
 from tickwheel.delivery.sinks.coroutine import CoroutineFunction
 from tickwheel.delivery.sinks.handlers import Handlers
@@ -68,7 +67,7 @@ def open_sink(spec: str, webhook: Webhook | None = None) -> Opener:
     name, colon, _ = spec.partition(":")
     if name in ("http", "https") and colon:
         webhook = webhook or Webhook()
-        return Destination.http(spec, headers=webhook.headers, secrets=webhook.secrets, traced=is_tracing())
+        return Destination.http(spec, headers=webhook.headers, secrets=webhook.secrets)
     if webhook is not None:
         raise WrongUsage(f"--webhook-header and --webhook-secret-file are only for {_WEBHOOK}: leave them out")
     if spec == "named":

@@ -4,6 +4,7 @@
 |---|---|
 | it carries an HTTP status: 408, 425, 429, 502 and above | unanswered, `Retry-After` counts |
 | 500, 501 | failed |
+| 410 | refused for good |
 | another 4xx | refused |
 | a refused connection, an unknown name or host, what `_BY_NAME` has there | unreachable: it has not arrived |
 | an answer of SMTP: 500 and above, below | refused, unanswered |
@@ -25,7 +26,7 @@ from smtplib import SMTPRecipientsRefused
 from typing import Any, Final, Literal, TypeAlias
 from urllib.error import URLError
 
-Meaning: TypeAlias = Literal["refused", "failed", "unanswered", "unreachable"]
+Meaning: TypeAlias = Literal["refused", "final", "failed", "unanswered", "unreachable"]
 
 _OF_FILES: Final = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _ERRNOS_OF_FILES: Final = frozenset((errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG, errno.ENOSPC, errno.EROFS))
@@ -100,8 +101,8 @@ def judged(error: BaseException) -> tuple[Meaning, float | None]:
 
 
 def _of_status(status: int) -> Meaning:
-    if status in (500, 501):
-        return "failed"
+    if status in (410, 500, 501):
+        return "final" if status == 410 else "failed"
     return "unanswered" if status in (408, 425, 429) or status > 501 else "refused"
 
 

@@ -43,8 +43,8 @@ from tickwheel.delivery.sinks.patience import ALONE_S, Patience, samples
 from tickwheel.delivery.sinks.poolers import backend_of
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import (
-    CAUSED,
     EARLIER_AT_ONCE,
+    IF_THERE,
     TableSink,
     Verdicts,
     check_columns,
@@ -150,7 +150,7 @@ class PostgresqlSink(TableSink):
         self._options = options
         self._table = sql.Identifier(*names)
         self._ids = sql.Identifier(*names[:-1], f"{names[-1]}_ids")
-        self._caused: Sequence[str] = ()
+        self._if_there: Sequence[str] = ()
         self._lock = _lock_of(settings.store_id, names)
         self._connection: psycopg.Connection | None = None
         self._limits = (0, 0)  # as `_limit` set them for the connection
@@ -163,9 +163,9 @@ class PostgresqlSink(TableSink):
             connection = self._open()
             with connection.transaction():  # so a start that fails makes no table
                 there = _make(connection, self._table, _TYPES, "")
-                self._caused = [name for name in CAUSED if name in there]
+                self._if_there = [name for name in IF_THERE if name in there]
                 _make(connection, self._ids, _IDS_TYPES, ", PRIMARY KEY (digest)")
-                self._columns = (*_TYPES, *self._caused)
+                self._columns = (*_TYPES, *self._if_there)
                 self._insert = _insert_of(self._table, self._ids, self._columns)
                 self._write(connection, (), ())  # finds wrong types and missing rights now, not with every message
         except psycopg.Error as error:
@@ -185,7 +185,7 @@ class PostgresqlSink(TableSink):
             raise Unanswered(f"{type(error).__name__}: {_error_text(error)}") from None
 
     def _write_all(self, deliveries: Sequence[Delivery]) -> Refusals:
-        rows = [_row(delivery, self._caused) for delivery in deliveries]
+        rows = [_row(delivery, self._if_there) for delivery in deliveries]
         search = _Search(self._own_s, self._patience, len(rows))
         with self._connected() as connection:
             old: _Old = ()
@@ -500,8 +500,8 @@ def read_address(spec: str) -> tuple[dict[str, Any], list[str]]:
     return options, names
 
 
-def _row(delivery: Delivery, caused: Sequence[str]) -> _Row:
-    columns = row_of(delivery, lambda ms: _EPOCH + timedelta(milliseconds=ms), caused)
+def _row(delivery: Delivery, if_there: Sequence[str]) -> _Row:
+    columns = row_of(delivery, lambda ms: _EPOCH + timedelta(milliseconds=ms), if_there)
     return delivery.digest, *columns, delivery.first_seq
 
 

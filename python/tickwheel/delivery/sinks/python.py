@@ -20,7 +20,7 @@ from typing import TypeAlias, cast
 
 from tickwheel import TickwheelError
 from tickwheel._native import Destination
-from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage, quoted
+from tickwheel.delivery.base.errors import DeliveryFailed, Final, Unanswered, Unavailable, WrongUsage, quoted
 from tickwheel.delivery.observe.tracing import traced
 from tickwheel.delivery.sinks.coroutine import CoroutineFunction
 from tickwheel.delivery.sinks.failures import judged
@@ -110,7 +110,7 @@ def _calling(function: Function, classes: tuple[type[BaseException], ...]) -> Fu
     def call(delivery: Delivery) -> object:
         try:
             return function(delivery)
-        except (Unanswered, Unavailable):
+        except (Final, Unanswered, Unavailable):
             raise
         except classes as error:
             raise _unanswered(error) from error
@@ -125,7 +125,7 @@ def _awaiting(
     async def call(delivery: Delivery) -> object:
         try:
             return await function(delivery)
-        except (Unanswered, Unavailable):
+        except (Final, Unanswered, Unavailable):
             raise
         except classes as error:
             raise _unanswered(error) from error

@@ -16,7 +16,7 @@ from typing import ClassVar, TypeAlias
 import msgspec
 
 from tickwheel._native import Delivery as Delivery
-from tickwheel.delivery.base.errors import Unanswered, Unavailable
+from tickwheel.delivery.base.errors import Final, Unanswered, Unavailable
 
 
 class SinkSettings(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class SinkSettings(msgspec.Struct, frozen=True):
     run: str = ""
 
 
-Refusals: TypeAlias = Mapping[int, str | Unanswered | Unavailable | None]
+Refusals: TypeAlias = Mapping[int, str | Final | Unanswered | Unavailable | None]
 """The deliveries that did not arrive, by their place in the sequence, and why; empty if all arrived.
 
 - A text: the destination refused the message. It is tried again, `max_attempts` times in all.

@@ -31,9 +31,9 @@ from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailab
 from tickwheel.delivery.sinks.interrupting import TimeLimit, was_interrupted
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import (
-    CAUSED,
     COLUMNS,
     EARLIER_AT_ONCE,
+    IF_THERE,
     TableSink,
     Verdicts,
     check_columns,
@@ -67,7 +67,7 @@ class SqliteSink(TableSink):
         self._path = path
         self._table = table
         self._insert = ""  # for the columns that the table has, as `_open` finds them
-        self._caused: Sequence[str] = ()
+        self._if_there: Sequence[str] = ()
         # A cached EXPLAIN would not notice that the table is gone.
         self._insert_none = (
             f'INSERT INTO "{table}" ({", ".join(COLUMNS)}) SELECT {", ".join("?" * len(COLUMNS))} WHERE 0'
@@ -179,8 +179,8 @@ class SqliteSink(TableSink):
                 database.execute("PRAGMA synchronous=FULL")
                 if file != self._file:
                     there = _make_tables(database, self._path, self._table)
-                    self._caused = [name for name in CAUSED if name in there]
-                    columns = (*COLUMNS, *self._caused)
+                    self._if_there = [name for name in IF_THERE if name in there]
+                    columns = (*COLUMNS, *self._if_there)
                     self._insert = (
                         f'INSERT INTO "{self._table}" ({", ".join(columns)}) VALUES ({", ".join("?" * len(columns))})'  # noqa: S608
                     )
@@ -213,7 +213,7 @@ class SqliteSink(TableSink):
                 noted = database.executemany(self._note, (self._noted(it) for it in deliveries))
                 are_new = noted.rowcount == len(deliveries)
                 if are_new:
-                    database.executemany(self._insert, (row_of(it, rfc_3339, self._caused) for it in deliveries))
+                    database.executemany(self._insert, (row_of(it, rfc_3339, self._if_there) for it in deliveries))
             if are_new:
                 self._commit(database)
                 return True
@@ -271,7 +271,7 @@ class SqliteSink(TableSink):
         """After an error the savepoint is open, unless the transaction has ended."""
         database.execute("SAVEPOINT of_a_row")  # a trigger with RAISE(FAIL) leaves what it has done
         if database.execute(self._note, self._noted(delivery)).rowcount:  # else it already has its row
-            database.execute(self._insert, row_of(delivery, rfc_3339, self._caused))
+            database.execute(self._insert, row_of(delivery, rfc_3339, self._if_there))
         database.execute("RELEASE of_a_row")
 
     def _noted(self, delivery: Delivery) -> tuple[bytes, str, str, int]:

@@ -34,8 +34,10 @@ COLUMNS = (
     "redelivered",
 )
 
-CAUSED = ("cause", "event")
-"""These are written if the table has them: why a message with `until_event` is due, and the event as JSON (D22)."""
+IF_THERE = ("cause", "event", "tenant")
+"""These are written if the table has them: why a message with `until_event` is due, the event as JSON (D22), and the
+tenant of the message (D24).
+"""
 
 LONGEST_NAME = 53
 """PostgreSQL truncates names after 63 bytes, and a suffix is appended to this name."""
@@ -94,10 +96,11 @@ class TableSink(Sink):
         """Digest, store and `first_seq` of those that are in `T_ids`."""
 
 
-def row_of(delivery: Delivery, moment: Callable[[int], object], caused: Sequence[str]) -> tuple[object, ...]:
-    """The values of `COLUMNS`, and of those of `CAUSED`. `moment`: the value of milliseconds since 1970."""
-    message, event = delivery.message, delivery.event if caused else None
-    of_cause = {"cause": delivery.cause, "event": None if event is None else msgspec.json.encode(event).decode()}
+def row_of(delivery: Delivery, moment: Callable[[int], object], if_there: Sequence[str]) -> tuple[object, ...]:
+    """The values of `COLUMNS`, and of those of `IF_THERE`. `moment`: the value of milliseconds since 1970."""
+    message, event = delivery.message, delivery.event if if_there else None
+    json = None if event is None else msgspec.json.encode(event).decode()
+    more = {"cause": delivery.cause, "event": json, "tenant": message.tenant}
     return (
         message.id,
         message.key,
@@ -107,7 +110,7 @@ def row_of(delivery: Delivery, moment: Callable[[int], object], caused: Sequence
         delivery.lateness_ms,
         delivery.attempt,
         delivery.redelivered,
-        *(of_cause[name] for name in caused),
+        *(more[name] for name in if_there),
     )
 
 

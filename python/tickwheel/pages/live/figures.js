@@ -1,4 +1,4 @@
-// The tiles, the figures, the keys in doubt, the destinations, and the line of the status.
+// The tiles, the figures, the keys in doubt, the destinations, the busiest tenants, and the line of the status.
 "use strict";
 
 /* How much a count grows in a second, from the frame before. */
@@ -117,10 +117,15 @@ function show_destinations(found) {
   const all = found.count === 1 ? "There is one" : `There are ${count(found.count)}`;
   const more = found.count > found.first.length ? ` Here are ${count(found.first.length)}: first those that are down, then those that are overdue for longest.` : "";
   find("destinations-words").textContent = `${all}: ${count(found.down)} down, ${count(found.paused)} paused.${more}`;
-  const [table, told] = [find("destination-rows"), JSON.stringify(found.first)];
+  replace_rows(find("destination-rows"), found.first, destination_row);
+}
+
+/* Rows by name, of which only cells that differ are replaced. */
+function replace_rows(table, found, row_of) {
+  const told = JSON.stringify(found);
   if (told === table.dataset.told) return; // a reader may have selected some of it
   table.dataset.told = told;
-  const rows = found.first.map(destination_row);
+  const rows = found.map(row_of);
   const name = (row) => row?.cells[0].textContent;
   if (table.rows.length !== rows.length || rows.some((row, at) => name(row) !== name(table.rows[at]))) return table.replaceChildren(...rows);
   rows.forEach((row, at) => [...row.cells].forEach((cell, index) => {
@@ -145,6 +150,31 @@ function destination_row({ name, state, down_since, failing_since, overdue, deli
     ["next try", next],
     ["last error", error],
     ["given up", to_list("dead", "dead letters", "dead letters")],
+  ];
+  return make("tr", {}, make("th", { scope: "row" }, name), ...cells.map(([title, text]) => make("td", { "data-name": title }, text)));
+}
+
+/* The busiest tenants, with what arrived for each since the figures before; nothing, if there are none. */
+function show_tenants({ tenants, at_ms }) {
+  find("tenants").hidden = !tenants.length;
+  const [before, passed_s] = [show_tenants.before ?? new Map(), (at_ms - (show_tenants.at_ms ?? at_ms)) / 1000];
+  const rate_of = ({ name, delivered }) => (passed_s > 0 && delivered >= before.get(name) ? (delivered - before.get(name)) / passed_s : null);
+  const told = tenants.map((it) => ({ ...it, rate: rate_of(it) }));
+  replace_rows(find("tenant-rows"), told, tenant_row);
+  show_tenants.before = new Map(tenants.map((it) => [it.name, it.delivered]));
+  show_tenants.at_ms = at_ms;
+}
+
+function tenant_row({ name, paused, waiting, overdue, failing, delivered, late, lateness_us, failed_attempts, rate }) {
+  const cells = [
+    ["state", paused ? "paused" : ""],
+    ["waiting", count(waiting)],
+    ["overdue", count(overdue)],
+    ["failing", count(failing)],
+    ["a second", rate === null ? "" : count(Math.round(rate))],
+    ["late", delivered ? `${count(late)} of ${count(delivered)}` : ""],
+    ["mean lateness", delivered ? duration(lateness_us / 1000 / delivered) : ""],
+    ["failed", count(failed_attempts)],
   ];
   return make("tr", {}, make("th", { scope: "row" }, name), ...cells.map(([title, text]) => make("td", { "data-name": title }, text)));
 }
@@ -186,6 +216,7 @@ function show_service(figures, rates) {
   find("flow-words").textContent = `Accepted to new dead letters are counted ${since(figures.since_ms)}, when this process began. The lists have what was before.`;
   doubt.show(figures.in_doubt);
   show_destinations(figures.destinations);
+  show_tenants(figures);
   const { destination, paused, paused_keys } = figures;
   const keys = paused_keys ? ` ${count(paused_keys)} ${paused_keys === 1 ? "key is" : "keys are"} paused.` : "";
   if (paused) status(`Paused: messages are accepted, and nothing is sent.${keys}`, "ill");

@@ -56,6 +56,7 @@ def test_a_message_is_shown_with_its_payload__D14(served: Served) -> None:
         "rule": None,
         "destination": None,
         "tenant": None,
+        "event_name": None,
         "next_id": None,
         "key_paused_since": None,
         "payload": {"n": 1},

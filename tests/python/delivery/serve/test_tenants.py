@@ -129,7 +129,15 @@ def test_the_first_tenants_have_time_series_and_the_others_one__D15_D24(
     assert told() == {"a": (1, 1), "c": (4, 4), "other": (5, 5)}, "the busiest gets the place that is left"
     assert own.ask("POST", "/resume").status == 200
     assert own.running.wait(10)
-    assert told() == {"a": (0, 0), "c": (0, 0)}
+    assert told() == {"a": (0, 0), "c": (0, 0), "other": (0, 0)}
+    found, [first] = scrape(own), own.running.engine.tenant_figures(1, ["a"])[0]
+    assert [value for name, value in found.items() if name.startswith("tickwheel_tenant_delivered")] == [1, 4, 5]
+    counts = {
+        name: found[f"tickwheel_tenant_{name} tenant=a"] for name in ("late_messages_total", "failed_attempts_total")
+    }
+    assert [*counts.values()] == [first["late"], first["failed_attempts"]]
+    lateness_s = found["tickwheel_tenant_lateness_seconds_total tenant=a"]
+    assert lateness_s == pytest.approx(first["lateness_us"] / 1e6)
     assert own.ask("POST", "/pause").status == 200
     put(own, "e", 1)
     while own.running.engine.tenant_figures(9, [])[0] == []:

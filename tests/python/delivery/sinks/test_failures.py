@@ -206,8 +206,8 @@ def test_the_cause_of_an_error_says_nothing__D6() -> None:
 )
 def test_an_error_with_a_status_means_what_the_status_means__D6(made: Callable[[int], Exception], status: int) -> None:
     meaning, _ = judged(made(status))
-    if status in (500, 501):
-        assert meaning == "failed"
+    if status in (410, 500, 501):
+        assert meaning == ("final" if status == 410 else "failed")
     else:
         assert meaning == ("unanswered" if status in (408, 425, 429) or status >= 502 else "refused")
 

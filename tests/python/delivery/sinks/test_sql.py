@@ -40,8 +40,8 @@ def test_every_message_is_a_row_in_the_order_given__D4(table: Table, sink: Sink)
     assert ids(table) == [*names(0, 255), "id400", "id300"]
 
 
-@pytest.mark.parametrize("added", [("cause", "event"), ("event",), ()])
-def test_the_cause_and_the_event_are_in_columns_that_the_table_has__D10_D22(
+@pytest.mark.parametrize("added", [("cause", "event", "tenant"), ("event",), ("tenant",), ()])
+def test_the_cause_the_event_and_the_tenant_are_in_columns_that_the_table_has__D10_D22_D24(
     table: Table, tmp_path: Path, added: tuple[str, ...]
 ) -> None:
     opened(table.spec).close()  # makes the table
@@ -49,7 +49,7 @@ def test_the_cause_and_the_event_are_in_columns_that_the_table_has__D10_D22(
         table.ask(f"ALTER TABLE {table.name} ADD COLUMN {column} TEXT")
     came: Queue[Delivery] = Queue()
     with DeliveryQueue(tmp_path / "store.db", came.put) as queue:
-        queue.put("a", key="k", due=4_000_000_000_000, until_event=["paid"])
+        queue.put("a", key="k", due=4_000_000_000_000, until_event=["paid"], tenant="acme")
         queue.event("k", "paid", id="1", payload=[1])
         queue.put("b", key="k", delay_ms=0)
         deliveries = [came.get(timeout=20) for _ in range(2)]
@@ -57,8 +57,8 @@ def test_the_cause_and_the_event_are_in_columns_that_the_table_has__D10_D22(
     assert sink.send(deliveries) == {}
     sink.close()
     rows = {
-        "a": {"cause": "event", "event": '{"name":"paid","id":"1","payload":[1]}'},
-        "b": {"cause": None, "event": None},
+        "a": {"cause": "event", "event": '{"name":"paid","id":"1","payload":[1]}', "tenant": "acme"},
+        "b": {"cause": None, "event": None, "tenant": None},
     }
     found = table.ask(f"SELECT {', '.join(('id', *added))} FROM {table.name} ORDER BY id")
     assert found == [(id_, *(rows[id_][column] for column in added)) for id_ in "ab"]

@@ -1,15 +1,12 @@
 //! The effect of a sink's answer on each message (rules D5, D6).
 
-use std::sync::Arc;
-
 use super::{Dead, Dispatcher, Event, Flight, InFlight};
 use crate::due::lanes::Slot;
 use crate::due::measures::NO_ANSWER_IN_TIME;
-use crate::due::outcome_feed::Ended;
 use crate::due::table;
 use crate::due::tallies::Tally;
 use crate::due::window::State;
-use crate::message::shares::destination_in;
+use crate::message::shares::{destination_in, tenant_in};
 use crate::sinks::{Verdict, Verdicts};
 use crate::store::{Done, Outcome};
 
@@ -126,8 +123,7 @@ impl Dispatcher {
         match table::ending(verdict) {
             Some((ending, reason, retry_after_ms)) => {
                 let now_us = self.clocks.now_us();
-                if let Some(tally) = self.tally_of(message.slot) {
-                    tally.fails(now_us, &reason);
+                if self.tally(message.slot, |it| it.fails(now_us, &reason)) {
                     self.fails_still(self.home_of(message.slot), &reason);
                 }
                 self.not_accepted(message, ending, &reason, retry_after_ms, began_us);
@@ -148,18 +144,23 @@ impl Dispatcher {
             redelivered: entry.may_have_arrived(),
         };
         self.measures.arrived(done.redelivered);
-        if let Some(tally) = self.tally_of(message.slot) {
-            tally.arrives(message.late_us);
+        if self.tally(message.slot, |it| it.arrives(message.late_us)) {
             self.fails_no_more(self.home_of(message.slot));
         }
-        self.end(message.slot, done, None);
+        self.end(message.slot, done);
     }
 
-    /// The counts of the destination that the message names.
-    fn tally_of(&mut self, slot: Slot) -> Option<&mut Tally> {
+    /// Notes an answer in the counts of the tenant and of the destination that the message names. Returns whether it names a
+    /// destination.
+    fn tally(&mut self, slot: Slot, note: impl Fn(&mut Tally)) -> bool {
         let entry = self.window.entry(slot);
-        let name = entry.body.as_ref()?.destination()?;
-        Some(self.to.tallies.of(destination_in(self.window.share(entry.share).id), name))
+        let (Some(body), id) = (&entry.body, self.window.share(entry.share).id) else { return false };
+        if let Some(name) = body.tenant().filter(|_| tenant_in(id) != 0) {
+            note(self.tenants.tally_of(tenant_in(id), name));
+        }
+        let Some(name) = body.destination() else { return false };
+        note(self.to.tallies.of(destination_in(id), name));
+        true
     }
 
     /// The message was not tried. It goes out again at once, and no attempt is counted.
@@ -185,17 +186,11 @@ impl Dispatcher {
             redelivered: entry.may_have_arrived(),
         };
         self.outcomes.dead.push(Dead { seq, due_ms, outcome, attempts, reason: reason.to_owned(), body });
-        self.end(slot, done, Some(reason));
+        self.end(slot, done);
     }
 
-    /// `reason`: why the message did not arrive.
-    fn end(&mut self, slot: Slot, done: Done, reason: Option<&str>) {
+    fn end(&mut self, slot: Slot, done: Done) {
         self.strikes.forget(done.seq);
-        if self.feeds.has_any()
-            && let Some(body) = &self.window.entry(slot).body
-        {
-            self.outcomes.ended.push(Arc::new(Ended::of(&done, body, reason)));
-        }
         self.outcomes.done.push(done);
         let lane = self.window.entry(slot).lane;
         self.window.end(slot, done.outcome);

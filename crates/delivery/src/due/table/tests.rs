@@ -83,7 +83,7 @@ fn the_first_row_that_fits_decides_what_becomes_of_a_message_that_is_taken__d3_d
 fn what_an_ending_says_of_the_message_and_of_the_destination__d6() {
     let rows = [
         (Ending::Refused, false, false),
-        (Ending::Impossible, false, false),
+        (Ending::Final, false, false),
         (Ending::Failed, true, true),
         (Ending::Unanswered, true, true),
         (Ending::Unreachable, false, true),
@@ -113,7 +113,7 @@ fn which_attempts_count__d6() {
 #[test]
 fn what_can_never_be_sent_is_given_up_whatever_happened__d23() {
     for (was_down, accepted_between, waits_end) in [(true, false, false), (false, true, true)] {
-        let counts = counts(Ending::Impossible, was_down, accepted_between, waits_end);
+        let counts = counts(Ending::Final, was_down, accepted_between, waits_end);
         assert_eq!(after(counts, false, false), After::GiveUpByCount);
     }
 }

@@ -1,6 +1,8 @@
 //! The engine by hand: at most two groups are uncommitted, and when an obstacle ends, the messages behind it wake up
 //! (rules D4, D5, D7, D8).
 
+mod unwritable;
+
 use crate::base::error::DeliveryError;
 use crate::due::retry::Retry;
 use crate::due::window::Bounds;

@@ -1,3 +1,7 @@
+mod faults;
+mod pacing;
+mod panics;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};

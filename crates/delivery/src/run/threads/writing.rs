@@ -30,7 +30,6 @@ impl Shared {
             self.fail(&failure);
             self.engine.give_up(&failure);
         }
-        self.engine.queue.feeds.end(); // no more is committed
         let mut telling = self.telling.lock();
         telling.is_over = true;
         self.to_tell.notify_all();

@@ -75,7 +75,7 @@ impl World {
                 self.failing_since_us.entry(of).or_insert(began_us);
                 return;
             }
-            Verdict::Impossible(_) => unreachable!("no sink of the simulation says so"),
+            Verdict::Final(_) => unreachable!("no sink of the simulation says so"),
             Verdict::Refused(_) | Verdict::Unreachable { .. } => {}
             Verdict::Failed { .. } | Verdict::Unanswered { .. } => drop(self.unanswered.insert(key)),
         }

@@ -5,6 +5,7 @@
 //! | 200 to 299 | delivered, even if the rest of the answer fails |
 //! | 500, 501 | failed |
 //! | 408, 425, 429, 502 and above; no answer, or an answer that is not HTTP | unanswered |
+//! | 410, and those that the settings name | refused for good |
 //! | any other, also a redirect | refused |
 //! | the connection is refused, the name is not found, TLS fails | unreachable |
 
@@ -33,7 +34,7 @@ const REST: Duration = Duration::from_millis(250);
 /// If a receiver asks for a longer pause, it is asked again after this time.
 const LONGEST_PAUSE_MS: u64 = 3_600_000;
 
-pub(super) async fn verdict_of(response: Response<Incoming>, sent: &Sent) -> Verdict {
+pub(super) async fn verdict_of(response: Response<Incoming>, sent: &Sent, final_statuses: &[u16]) -> Verdict {
     let status = response.status();
     let retry_after_ms = retry_after_ms(response.headers(), now());
     let mut text = Vec::new();
@@ -50,6 +51,8 @@ pub(super) async fn verdict_of(response: Response<Incoming>, sent: &Sent) -> Ver
     };
     let reason = format!("status {}{what}{text}", status.as_u16());
     match status.as_u16() {
+        410 => Verdict::Final(reason),
+        it if final_statuses.contains(&it) => Verdict::Final(reason),
         500 | 501 => Verdict::Failed { reason, retry_after_ms },
         408 | 425 | 429 | 502.. => Verdict::Unanswered { reason, retry_after_ms },
         _ => Verdict::Refused(reason),

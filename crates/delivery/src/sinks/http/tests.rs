@@ -192,7 +192,7 @@ fn verdict(sink: &mut HttpSink) -> Verdict {
 fn text(verdict: &Verdict) -> &str {
     match verdict {
         Verdict::Refused(reason)
-        | Verdict::Impossible(reason)
+        | Verdict::Final(reason)
         | Verdict::Unanswered { reason, .. }
         | Verdict::Unreachable { reason, .. } => reason,
         _ => panic!("{verdict:?}"),
@@ -288,8 +288,11 @@ fn each_status_has_its_verdict_with_what_was_said__d6() {
         reply(stream, status, "Retry-After: 7\r\nLocation: /elsewhere\r\n", b"sch\xc3\xb6n\n\x1b[31m")
     });
     let mut sink = sink(&receiver.url());
-    let statuses =
-        [200, 201, 202, 299, 301, 302, 307, 308, 400, 401, 404, 409, 413, 408, 425, 429, 500, 501, 502, 503, 599];
+    sink.named(&Allowed::default(), &[403, 429]);
+    let statuses = [
+        403, 410, 200, 201, 202, 299, 301, 302, 307, 308, 400, 401, 404, 409, 413, 408, 425, 429, 500, 501, 502, 503,
+        599,
+    ];
     for status in statuses {
         let sent = vec![delivery(None, &status.to_string(), b"")];
         let verdict = started(&mut sink, sent).recv_timeout(LONG).unwrap().1;
@@ -298,7 +301,8 @@ fn each_status_has_its_verdict_with_what_was_said__d6() {
         let expected = match status {
             200..=299 => Verdict::Delivered,
             500 | 501 => Verdict::Failed { reason, retry_after_ms: Some(7_000) },
-            408 | 425 | 429 | 502.. => Verdict::Unanswered { reason, retry_after_ms: Some(7_000) },
+            403 | 410 | 429 => Verdict::Final(reason),
+            408 | 425 | 502.. => Verdict::Unanswered { reason, retry_after_ms: Some(7_000) },
             _ => Verdict::Refused(reason),
         };
         assert_eq!(verdict, expected);

@@ -13,7 +13,6 @@ use super::signature::Secret;
 use crate::base::display::quoted;
 use crate::base::error::DeliveryError;
 use crate::base::sync::Mutex;
-use crate::sinks::send_log::SendLog;
 
 /// The sink or HTTP itself sets these headers, or they would change where a request ends, and how it is read.
 const TAKEN: [&str; 13] = [
@@ -154,11 +153,7 @@ impl fmt::Debug for Webhook {
 /// # Ok::<(), tickwheel_delivery::DeliveryError>(())
 /// ```
 #[derive(Clone)]
-pub struct SharedWebhook {
-    current: Arc<Mutex<Arc<Webhook>>>,
-    /// The log of each send, if the program wants one.
-    log: Option<Arc<SendLog>>,
-}
+pub struct SharedWebhook(Arc<Mutex<Arc<Webhook>>>);
 
 impl SharedWebhook {
     /// From now on requests have the headers and secrets of this webhook.
@@ -174,7 +169,7 @@ impl SharedWebhook {
     /// # Errors
     /// [`DeliveryError::Usage`] if the webhook has another address.
     pub fn replace(&self, webhook: Webhook) -> Result<(), DeliveryError> {
-        let mut current = self.current.lock();
+        let mut current = self.0.lock();
         if current.address != webhook.address {
             return Err(DeliveryError::Usage(
                 "a webhook keeps its address: open another queue for another one".to_owned(),
@@ -184,25 +179,14 @@ impl SharedWebhook {
         Ok(())
     }
 
-    /// The same webhook, which also notes each send in this log.
-    #[must_use]
-    #[doc(hidden)]
-    pub fn noted_in(self, log: Arc<SendLog>) -> Self {
-        Self { log: Some(log), ..self }
-    }
-
     pub(super) fn current(&self) -> Arc<Webhook> {
-        self.current.lock().clone()
-    }
-
-    pub(super) fn log(&self) -> Option<&Arc<SendLog>> {
-        self.log.as_ref()
+        self.0.lock().clone()
     }
 }
 
 impl From<Webhook> for SharedWebhook {
     fn from(webhook: Webhook) -> Self {
-        Self { current: Arc::new(Mutex::new(Arc::new(webhook))), log: None }
+        Self(Arc::new(Mutex::new(Arc::new(webhook))))
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Seen {
     pub destination: Option<String>,
     /// The name of its tenant, as long as that of the destination.
     pub tenant: Option<String>,
+    /// Of a remembered event: its name. `due_ms` is the end of its time then.
+    pub event_name: Option<String>,
 }
 
 impl Seen {

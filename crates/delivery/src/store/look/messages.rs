@@ -1,5 +1,5 @@
 //! Pages of messages (D14): open messages in order of delivery; messages with an outcome, the last one first; recurring
-//! messages in order of acceptance.
+//! messages in order of acceptance. And of remembered events (D22), the one that ends first at the beginning.
 
 #![expect(clippy::missing_errors_doc, reason = "each fails if the store can't be read: see `Snapshot`")]
 
@@ -27,7 +27,7 @@ pub struct PageOf<'a> {
     pub destination: Option<&'a str>,
     /// Messages that name this tenant; found as those of a destination are.
     pub tenant: Option<&'a str>,
-    /// Messages that wait for an event of this name. Only of open ones it is known.
+    /// Messages that wait for an event of this name, which is known of open ones; remembered events of this name.
     pub until: Option<&'a str>,
     /// Messages due at this time or later.
     pub due_from_ms: Option<i64>,
@@ -53,6 +53,11 @@ impl Snapshot {
     pub fn recurring(&self, of: PageOf<'_>, after_seq: Option<i64>) -> Result<Page<i64>, DeliveryError> {
         let shares = self.shares_of(of)?;
         self.ask(|db| recurring(db, of, shares, after_seq.unwrap_or(0)))
+    }
+
+    /// A page of remembered events after this position: the end of its time, by the store's own clock, and its number.
+    pub fn remembered(&self, of: PageOf<'_>, after: Option<Position>) -> Result<Page<Position>, DeliveryError> {
+        self.ask(|db| remembered(db, of, after.unwrap_or((i64::MIN, 0))))
     }
 
     /// A page of messages with this outcome, from rows of the ledger before this one. Withdrawn messages count as
@@ -148,6 +153,35 @@ fn waiting(db: &Connection, of: PageOf<'_>, shares: Shares, after: Option<Positi
         reached = Some(found[seen.len() - 1]);
     }
     Ok((seen, reached))
+}
+
+fn remembered(db: &Connection, of: PageOf<'_>, after: Position) -> Result<Page<Position>> {
+    let some = "FROM events WHERE (until_ms, n) > (:until_ms, :n) AND until_ms >= :from_ms AND until_ms < :before_ms \
+                ORDER BY until_ms, n LIMIT :most";
+    let query = format!(
+        "SELECT n, key, id, event, until_ms FROM (SELECT * {some}) \
+         WHERE (:key IS NULL OR key = :key) AND (:event IS NULL OR event = :event) ORDER BY until_ms, n LIMIT :limit"
+    );
+    let (from_ms, before_ms) = (of.due_from_ms.unwrap_or(i64::MIN), of.due_before_ms.unwrap_or(i64::MAX));
+    let values = named_params! {
+        ":until_ms": after.0, ":n": after.1, ":from_ms": from_ms, ":before_ms": before_ms, ":key": of.key,
+        ":event": of.until, ":most": of.looked_at as i64, ":limit": of.limit as i64 + 1
+    };
+    let event = |row: &Row<'_>| {
+        let (key, event_name) = (optional_text(row, 1)?, optional_text(row, 3)?);
+        Ok(Seen { seq: row.get(0)?, key, id: text(row, 2)?, event_name, due_ms: row.get(4)?, ..Seen::default() })
+    };
+    let (found, is_cut) = page_of(db.prepare_cached(&query)?.query_map(values, event)?, of.limit, Seen::name_bytes)?;
+    if is_cut {
+        let next = found.last().and_then(|last| Some((last.due_ms?, last.seq)));
+        return Ok((found, next));
+    }
+    let values = named_params! {
+        ":until_ms": after.0, ":n": after.1, ":from_ms": from_ms, ":before_ms": before_ms, ":most": 1,
+        ":last": of.looked_at as i64 - 1
+    };
+    let last = format!("SELECT until_ms, n {some} OFFSET :last");
+    Ok((found, rows(db, &last, values, |row| row.try_into())?.pop()))
 }
 
 fn recurring(db: &Connection, of: PageOf<'_>, shares: Shares, after_seq: i64) -> Result<Page<i64>> {

@@ -78,10 +78,14 @@ pub(crate) fn of_sink(py: Python<'_>, error: &PyErr) -> Result<Verdict, Delivery
     if is(imported!(py, MODULE, "Unanswered")) {
         return Ok(Verdict::Unanswered { reason: reason(), retry_after_ms: again_ms() });
     }
+    if is(imported!(py, MODULE, "Final")) {
+        return Ok(Verdict::Final(reason()));
+    }
     let reason = reason_of(py, error);
     let Ok((meaning, after_s)) = judged(py, error) else { return Ok(Verdict::Refused(reason)) };
     let retry_after_ms = after_s.map(|after_s| (after_s * 1000.0).ceil() as u64);
     Ok(match &*meaning {
+        "final" => Verdict::Final(reason),
         "failed" => Verdict::Failed { reason, retry_after_ms },
         "unanswered" => Verdict::Unanswered { reason, retry_after_ms },
         "unreachable" => Verdict::Unreachable { reason, retry_after_ms },

@@ -14,7 +14,6 @@ use crate::delivery::calls::failures;
 use crate::delivery::calls::raised::Raised;
 use crate::delivery::engine::core::{self, Core, EXIT_WITHIN, Opening, UseHere};
 use crate::delivery::engine::observer::PythonObserver;
-use crate::delivery::engine::outcomes::OutcomeReader;
 use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
 use crate::delivery::sinks::destination::Destination;
 use crate::delivery::sinks::sink::PythonSink;
@@ -169,14 +168,6 @@ impl DeliveryEngine {
         Ok(not_taken.map(|_| Records(parts)))
     }
 
-    /// Reads outcomes of messages from now on.
-    fn follow(&self, py: Python<'_>) -> PyResult<OutcomeReader> {
-        let (core, reader) = (self.core(py)?, OutcomeReader::new(py)?);
-        let feed = reader.feed().clone();
-        py.detach(|| core.running.engine().follow(feed));
-        Ok(reader)
-    }
-
     /// Raises `RuntimeError` in the thread that gives the answers: who waits for one there waits for ever.
     fn check_may_wait(&self, py: Python<'_>) -> PyResult<()> {
         if gives_answers_of(self.core(py)?.id) {
@@ -242,7 +233,7 @@ impl DeliveryEngine {
         destinations::measures_to_python(py, self.try_ask(py, |engine| engine.destination_measures(most))?)
     }
 
-    /// At most `limit` tenants, those of `first` and then the busiest; at last how much of the others waits, and is due.
+    /// At most `limit` tenants, those of `first` and then the busiest; at last the sums of the others.
     fn tenant_figures<'py>(&self, py: Python<'py>, limit: usize, first: Vec<String>) -> PyResult<Tenants<'py>> {
         destinations::tenants_to_python(py, self.ask(py, |engine| engine.tenant_figures(limit, &first))?)
     }
@@ -329,7 +320,7 @@ impl DeliveryEngine {
         Ok(found.map(|(verdict, took)| {
             let (state, reason) = match verdict {
                 Verdict::Delivered => ("accepted", None),
-                Verdict::Refused(reason) | Verdict::Impossible(reason) => ("refused", Some(reason)),
+                Verdict::Refused(reason) | Verdict::Final(reason) => ("refused", Some(reason)),
                 Verdict::Failed { reason, .. } => ("failed", Some(reason)),
                 Verdict::Unanswered { reason, .. } | Verdict::Unreachable { reason, .. } => {
                     ("unanswered", Some(reason))

@@ -3,5 +3,4 @@
 pub(crate) mod core;
 pub(crate) mod engine_class;
 pub(crate) mod observer;
-pub(crate) mod outcomes;
 pub(crate) mod sqlite_at_fork;

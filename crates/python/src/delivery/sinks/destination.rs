@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
 use crate::delivery::calls::callees::Callees;
 use crate::delivery::calls::failures;
@@ -13,8 +12,8 @@ use crate::delivery::calls::raised::Raised;
 use crate::delivery::sinks::coroutine_sink::CoroutineSink;
 use crate::delivery::sinks::function::FunctionSink;
 use crate::tools::native_lock::attach;
-use tickwheel_delivery::internal::{OpenSink, Opened, SendLog, Sent, beside_webhooks};
-use tickwheel_delivery::{DeliveryError, Destination as To, SharedWebhook, Verdict, Webhook};
+use tickwheel_delivery::internal::{OpenSink, Opened, beside_webhooks};
+use tickwheel_delivery::{DeliveryError, Destination as To, SharedWebhook, Webhook};
 
 /// A destination of the engine's own. Nothing is opened yet.
 #[pyclass(frozen, module = "tickwheel._native")]
@@ -22,7 +21,7 @@ pub(crate) struct Destination(Kind);
 
 enum Kind {
     Own(To),
-    Webhook(SharedWebhook, Arc<SendLog>),
+    Webhook(SharedWebhook),
     Function(Py<PyAny>),
     Coroutines(Py<PyAny>),
     /// The start of the calls, whether they take messages that name no destination, and the webhook that does otherwise.
@@ -43,28 +42,13 @@ impl Destination {
         Self(Kind::Own(To::file(path)))
     }
 
-    /// A POST for each message, with these headers, and signed by these secrets. `{key}` and `{id}` in path or query of
-    /// the address are those of the message. Raises `WrongUsage` if this is no address, or one of them is none.
+    /// A POST for each message, with these headers, and signed by these secrets. Raises
+    /// `WrongUsage` if this is no address, or one of them is none.
     #[staticmethod]
-    #[pyo3(signature = (url, *, headers=Vec::new(), secrets=Vec::new(), traced=false))]
-    fn http(
-        py: Python<'_>,
-        url: &str,
-        headers: Vec<(String, String)>,
-        secrets: Vec<String>,
-        traced: bool,
-    ) -> PyResult<Self> {
+    #[pyo3(signature = (url, *, headers=Vec::new(), secrets=Vec::new()))]
+    fn http(py: Python<'_>, url: &str, headers: Vec<(String, String)>, secrets: Vec<String>) -> PyResult<Self> {
         let webhook = webhook_of(url, headers, secrets).map_err(|error| failures::to_python(py, &error))?;
-        let (webhook, log) = (SharedWebhook::from(webhook), Arc::<SendLog>::default());
-        let webhook = if traced { webhook.noted_in(log.clone()) } else { webhook };
-        Ok(Self(Kind::Webhook(webhook, log)))
-    }
-
-    /// For a traced `http` destination: the sends that got their answer since the last call, at most ten thousand.
-    fn take_sends<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
-        let Kind::Webhook(_, log) = &self.0 else { return Ok(Vec::new()) };
-        let sends = py.detach(|| log.take()); // its lock is waited for without the interpreter
-        sends.iter().map(|sent| send_to_python(py, sent)).collect()
+        Ok(Self(Kind::Webhook(webhook.into())))
     }
 
     /// Webhooks that messages name.
@@ -90,7 +74,7 @@ impl Destination {
     #[staticmethod]
     fn handlers(start: Py<PyAny>, has_own: bool, to: Option<&Self>) -> Self {
         let webhook = match to.map(|it| &it.0) {
-            Some(Kind::Webhook(webhook, _)) => Some(webhook.clone()),
+            Some(Kind::Webhook(webhook)) => Some(webhook.clone()),
             _ => None,
         };
         Self(Kind::Handlers(start, has_own, webhook))
@@ -102,14 +86,14 @@ impl Destination {
             Kind::Function(function) | Kind::Coroutines(function) | Kind::Handlers(function, ..) => {
                 visit.call(function)
             }
-            Kind::Own(_) | Kind::Webhook(..) => Ok(()),
+            Kind::Own(_) | Kind::Webhook(_) => Ok(()),
         }
     }
 
     fn __repr__(&self) -> String {
         match &self.0 {
             Kind::Own(destination) => without_secrets(destination),
-            Kind::Webhook(webhook, _) => without_secrets(&To::webhook(webhook.clone())),
+            Kind::Webhook(webhook) => without_secrets(&To::webhook(webhook.clone())),
             Kind::Function(_) => "Destination.function(...)".to_owned(),
             Kind::Coroutines(_) => "Destination.coroutines(...)".to_owned(),
             Kind::Handlers(..) => "Destination.handlers(...)".to_owned(),
@@ -123,7 +107,7 @@ impl Destination {
     pub(crate) fn opener(&self, py: Python<'_>, callees: &Callees, raised: &Raised, concurrency: usize) -> OpenSink {
         match &self.0 {
             Kind::Own(destination) => destination.clone().into_opener(),
-            Kind::Webhook(webhook, _) => To::webhook(webhook.clone()).into_opener(),
+            Kind::Webhook(webhook) => To::webhook(webhook.clone()).into_opener(),
             Kind::Function(function) => {
                 let engine = callees.engine();
                 let function = callees.add(py, function.clone_ref(py));
@@ -162,23 +146,6 @@ fn coroutines_of(
             CoroutineSink::open(&start, engine, concurrency).map_err(|error| raised.kept(py, error))
         })
     }
-}
-
-/// Makes a tuple: key, id, `traceparent`, attempt, whether it may be a repeat, lateness, begin and end in microseconds
-/// since 1970, and the error.
-fn send_to_python<'py>(py: Python<'py>, sent: &Sent) -> PyResult<Bound<'py, PyTuple>> {
-    let it = &sent.delivery;
-    let error = match &sent.verdict {
-        Verdict::Delivered => None,
-        Verdict::Refused(reason)
-        | Verdict::Impossible(reason)
-        | Verdict::Failed { reason, .. }
-        | Verdict::Unanswered { reason, .. }
-        | Verdict::Unreachable { reason, .. } => Some(reason.as_str()),
-        Verdict::NotTried => Some("it was not tried"),
-    };
-    let message = (it.key(), it.id(), it.traceparent());
-    (message, it.attempt, it.redelivered, it.lateness_us, sent.began_us, sent.ended_us, error).into_pyobject(py)
 }
 
 fn webhook_of(url: &str, headers: Vec<(String, String)>, secrets: Vec<String>) -> Result<Webhook, DeliveryError> {

@@ -278,9 +278,16 @@ fn send(object: &Bound<'_, PyAny>, deliveries: &[Delivery]) -> Result<Verdicts, 
     settled(py, sent.and_then(|answer| verdicts_of(&answer, count)), count)
 }
 
-/// If it raised, none is known to have arrived.
+/// If it raised, none is known to have arrived. What is final for one of several is not for the others: they are refused, and
+/// come again in smaller sends.
 fn settled(py: Python<'_>, verdicts: PyResult<Verdicts>, count: usize) -> Result<Verdicts, DeliveryError> {
-    verdicts.or_else(|raised| Ok(Verdicts::Each(vec![failures::of_sink(py, &raised)?; count])))
+    verdicts.or_else(|raised| {
+        let verdict = match failures::of_sink(py, &raised)? {
+            Verdict::Final(reason) if count > 1 => Verdict::Refused(reason),
+            verdict => verdict,
+        };
+        Ok(Verdicts::Each(vec![verdict; count]))
+    })
 }
 
 /// Reads a mapping from the places that did not arrive to reasons: a text (refused), an exception, or `None` (not

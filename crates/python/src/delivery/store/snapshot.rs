@@ -111,6 +111,17 @@ impl StoreSnapshot {
         page(py, self.ask(py, |snapshot| snapshot.waiting(page_of(&of, looked_at), after))?)
     }
 
+    /// A page of remembered events, and the position after which the next page begins.
+    fn remembered<'py>(
+        &self,
+        py: Python<'py>,
+        of: Asked,
+        looked_at: usize,
+        after: Option<Position>,
+    ) -> PyResult<Page<'py, Position>> {
+        page(py, self.ask(py, |snapshot| snapshot.remembered(page_of(&of, looked_at), after))?)
+    }
+
     /// A page of recurring messages, and the number after which the next page begins.
     fn recurring<'py>(
         &self,
@@ -325,7 +336,7 @@ fn seen(py: Python<'_>, it: Seen) -> PyResult<Bound<'_, PyDict>> {
         py,
         it,
         key id due_ms ended_ms lateness_us attempts last_error next_try_ms may_have_arrived: "redelivered" rule
-        destination tenant
+        destination tenant event_name
     );
     seen.set_item("outcome", it.outcome.map(|outcome| outcome as i64))?;
     Ok(seen)

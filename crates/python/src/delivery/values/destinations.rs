@@ -9,8 +9,8 @@ use tickwheel_delivery::internal::{DestinationCounts, DestinationMeasures, Desti
 /// How many there are, and some of them.
 pub(crate) type Destinations<'py> = (Bound<'py, PyDict>, Vec<Bound<'py, PyDict>>);
 
-/// Some tenants; and of all others, how many messages wait and are due.
-pub(crate) type Tenants<'py> = (Vec<Bound<'py, PyDict>>, (u64, u64));
+/// Some tenants, and the sums of all others.
+pub(crate) type Tenants<'py> = (Vec<Bound<'py, PyDict>>, Bound<'py, PyDict>);
 
 pub(crate) fn seen_to_python<'py>(
     py: Python<'py>,
@@ -45,10 +45,16 @@ pub(crate) fn measures_to_python<'py>(
 
 pub(crate) fn tenants_to_python(
     py: Python<'_>,
-    (found, others): (Vec<TenantSeen>, (u64, u64)),
+    (found, others): (Vec<TenantSeen>, TenantSeen),
 ) -> PyResult<Tenants<'_>> {
-    let seen = |it: TenantSeen| Ok(fields!(py, it, name is_paused: "paused" waiting overdue failing first_due_ms out));
-    Ok((found.into_iter().map(seen).collect::<PyResult<_>>()?, others))
+    let seen = |it: TenantSeen| {
+        Ok(fields!(
+            py, it,
+            name is_paused: "paused" waiting overdue failing first_due_ms out delivered late lateness_us
+            failed: "failed_attempts"
+        ))
+    };
+    Ok((found.into_iter().map(seen).collect::<PyResult<_>>()?, seen(others)?))
 }
 
 fn counts_to_python<'py>(py: Python<'py>, it: &DestinationCounts) -> PyResult<Bound<'py, PyDict>> {

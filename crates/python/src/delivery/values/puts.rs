@@ -83,7 +83,13 @@ pub(crate) fn put_of(value: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<E
     let rest = [(TZ, tz), (MISSED, missed)];
     let mut others: Vec<Other<'_>> =
         rest.iter().filter_map(|(name, given)| other_of(name, given).transpose()).collect::<PyResult<_>>()?;
-    others.extend(json_other(UNTIL_EVENT, until_event)?);
+    let is_text = |it: &Bound<'_, PyAny>| it.is_instance_of::<PyString>();
+    let are_texts = |it: &Bound<'_, PyAny>| it.extract::<Vec<_>>().is_ok_and(|all| all.iter().all(is_text));
+    if until_event.is_none() || is_text(until_event) || are_texts(until_event) {
+        others.extend(json_other(UNTIL_EVENT, until_event)?);
+    } else {
+        others.push((UNTIL_EVENT.into(), b"0".to_vec().into())); // refused; bytes would become text in base64
+    }
     let fields = Fields {
         id: value_of(id, "id")?,
         key: value_of(key, "key")?,

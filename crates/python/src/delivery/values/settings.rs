@@ -62,6 +62,7 @@ pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
         keep_ids_ms: (number("keep_ids_days")? * DAY_MS).round() as u64,
         unanswered_for_ms: (number("unanswered_for_s")? * 1000.0).round().max(1.0) as u64,
         spare: given.getattr("spare")?.extract()?,
+        final_statuses: given.getattr("final_statuses")?.extract()?,
         allowed: Allowed::parse(&given.getattr("allow_addresses")?.extract::<Vec<String>>()?)
             .map_err(|error| failures::to_python(given.py(), &error))?,
         bounds,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::super::{DelayedOperation, DelayedOperationPurgatory, Operation};
 use super::{Event, RUNS};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::model::{count, join, sample, spawn};
+use crate::purgatory::{DelayedOperation, DelayedOperationPurgatory, Operation};
 use crate::system::SystemTimer;
 
 #[derive(Default)]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::{Callback, SystemTimer, Task};
+use super::super::{Callback, SystemTimer, Task};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::Error;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use shuttle::sync::mpsc::channel;
 use shuttle::thread::yield_now;
 
-use super::super::SystemTimer;
 use super::{FAR, NOW, RUNS, SOON, SOON_US, join, look_through, pass_time, sample, spawn, system};
 use crate::lead::TAKE_OVER_US;
+use crate::system::SystemTimer;
 use crate::timer::STEP;
 
 /// Adds a callback that is due now, and waits for it; no shutdown would release it.

@@ -19,15 +19,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::check_requests::RequestedChecks;
-use super::host::{ArmedDeadline, Host, TryResult};
-use super::key_list::{ListId, ShortList};
-use super::leaving;
-use super::operation_state::{Cause, Completer, OperationKind, OperationState};
-use super::operation_types::{Locking, OperationTypes};
-use super::purgatory_core::Purgatory;
-use super::rounds::Rounds;
-use super::timer_check::TimerCheck;
+use super::super::check_requests::RequestedChecks;
+use super::super::host::{ArmedDeadline, Host, TryResult};
+use super::super::key_list::{ListId, ShortList};
+use super::super::leaving;
+use super::super::operation_state::{Cause, Completer, OperationKind, OperationState};
+use super::super::operation_types::{Locking, OperationTypes};
+use super::super::purgatory_core::Purgatory;
+use super::super::rounds::Rounds;
+use super::super::timer_check::TimerCheck;
 use crate::model::count;
 use crate::sync::{self, Mutex, MutexGuard, ThreadId, thread_local, yield_now};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::shared::Events;
+use super::super::shared::Events;
 use crate::base::error::DeliveryError;
 use crate::base::error::StoreError;
 use crate::base::sync::Mutex;

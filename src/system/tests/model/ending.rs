@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::SystemTimer;
 use super::{
     FAR, NOW, Outcomes, RUNS, SOON, SOON_US, advance, every, join, look_through, pass_time, sample, spawn, system,
     timer, with_reaper,
 };
 use crate::executor::{Executor, Released};
 use crate::sync::{JoinHandle, Mutex};
+use crate::system::SystemTimer;
 use crate::timer::Timer;
 use crate::wheel::Handle;
 use crate::when::When;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::super::checking::MAX_MARKED_TRIES;
 use super::{Event, ModelHost, ON_YIELD, Op, RUNS, assert_empty, purgatory, run_next_check, watch};
 use crate::model::{count, every, join, sample, spawn};
+use crate::purgatory::checking::MAX_MARKED_TRIES;
 use crate::sync::{Mutex, yield_now};
 
 /// Each thread makes its event happen, and then tries the operation, which waits for all of them.

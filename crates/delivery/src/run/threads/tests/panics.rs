@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::senders::own_fault_caught;
+use super::super::senders::own_fault_caught;
 use crate::base::error::DeliveryError;
 use crate::scenarios::testing::{Delivering, LONG, many, settings};
 use crate::sinks::{AroundFn, Delivery, OpenSink, Opened, Reply, ReplySink, Sink, SyncFn, Verdict, Verdicts};

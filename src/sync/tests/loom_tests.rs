@@ -12,8 +12,8 @@ use std::sync::Arc;
 use loom::model::Builder;
 use loom::thread::spawn;
 
-use super::condvar::Condvar;
-use super::mutex::Mutex;
+use super::super::condvar::Condvar;
+use super::super::mutex::Mutex;
 
 /// The most preemptions in one interleaving, for models that would be too large without a bound.
 const MAX_PREEMPTIONS: usize = 4;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::super::leaving;
-use super::super::operation_state::Completer;
 use super::{Event, ModelHost, Op, Pool, RUNS, assert_empty, expire_all, purgatory, watch};
 use crate::model::{count, every, join, sample, spawn};
+use crate::purgatory::leaving;
+use crate::purgatory::operation_state::Completer;
 use crate::sync::JoinHandle;
 
 #[derive(Debug, Default)]

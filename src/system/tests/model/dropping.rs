@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::super::SystemTimer;
 use super::{
     FAR, NOW, Outcomes, RUNS, SOON, SOON_US, advance, count, every, join, pass_time, sample, spawn, system, timer,
     with_reaper,
 };
 use crate::every::Every;
 use crate::sync::JoinHandle;
+use crate::system::SystemTimer;
 use crate::timer::Timer;
 use crate::when::When;
 

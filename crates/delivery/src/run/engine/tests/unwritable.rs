@@ -1,7 +1,7 @@
 //! The store can't be written, at any statement of a group. Tickets are refused, what the senders reported is kept, and the
 //! store is opened anew once it can be written (rules D5, D6, D11).
 
-use super::Settings;
+use super::super::Settings;
 use crate::base::error::DeliveryError;
 use crate::group::items::{Answer, Item};
 use crate::group::writer::Sends;
