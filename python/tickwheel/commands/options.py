@@ -130,9 +130,9 @@ def waits_of(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
         raise click.BadParameter(f"{error}; a number alone is seconds. It stands in {value!r}.") from None
 
 
-def _statuses(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, ...]:
+def _statuses(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
     try:
-        return tuple(map(int, filter(None, value.split(","))))
+        return None if value is None else tuple(map(int, value.split(",")))
     except ValueError:
         raise click.BadParameter(f"{value!r} is no list of statuses: write them as 422,403.") from None
 
@@ -171,7 +171,7 @@ delivery_options = together(
                  show_default=True,
                  help="How long a message that gets no answer is due, and its key without success, before it "
                  "goes to the dead letters; while the destination is down this does not count."),
-    click.option("--final-status", metavar="STATUS,...", default="", callback=_statuses,
+    click.option("--final-status", metavar="STATUS,...", callback=_statuses,
                  help="Of a webhook: after one of these statuses, as 422,403, a message goes to the dead letters at "
                  "once, as after 410. A function raises tickwheel.delivery.Final."),
     click.option("--sink-timeout", metavar="DURATION", type=Duration(), default=_default("sink-timeout"),

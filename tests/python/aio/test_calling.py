@@ -154,9 +154,15 @@ def test_the_report_of_a_failed_call_names_the_function__T21(loop_factory: Any) 
     told: list[str] = []
 
     async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
+        came = asyncio.Event()
+
+        def note(_: Any, context: dict[str, Any]) -> None:
+            told.append(context["message"])
+            came.set()
+
+        asyncio.get_running_loop().set_exception_handler(note)
         fail()
-        await asyncio.sleep(0.1)
+        await asyncio.wait_for(came.wait(), 20)
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(main())

@@ -48,12 +48,12 @@ class Settings:
     destinations: Sequence[SetDestination] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, *, final_statuses: Iterable[int], allow_addresses: Iterable[str], **how: Any) -> "Settings":
+    def of(cls, *, final_statuses: Iterable[int] | None, allow_addresses: Iterable[str], **how: Any) -> "Settings":
         """From the parameters of a queue, or the options of a command. Errors: `WrongUsage`."""
         retry = {name: how.pop(name) for name in ("max_attempts", "backoff_s", "waits_s", "waits_end")}
         return cls(
             retry=Retry.of_seconds(**retry),
-            final_statuses=tuple(final_statuses),
+            final_statuses=tuple(final_statuses or ()),
             allow_addresses=tuple(allow_addresses),
             **how,
         )

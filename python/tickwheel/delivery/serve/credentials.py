@@ -7,15 +7,20 @@ served.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
+from typing import Final
 
+from tickwheel._event import Event
 from tickwheel._printable import logger_of
 from tickwheel._stopping import stop_noted
-from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.base.threads import start
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.tls import Certificates, TlsFiles
 from tickwheel.delivery.serve.tokens import Tokens, read_tokens
 
 _log = logger_of("tickwheel.delivery")
+_LOOK_EVERY_S: Final = 0.1
 
 
 class Credentials:
@@ -31,9 +36,9 @@ class Credentials:
         read = []
         for name, reader in self._readers(access):
             try:
-                reader()
+                _aside(reader)
                 read.append(name)
-            except WrongUsage as error:
+            except (DeliveryFailed, WrongUsage) as error:  # the first: there is no thread to be had
                 with stop_noted():
                     _log.error("%s; %s that were read before are still in use", error, name)
         with stop_noted():
@@ -49,3 +54,21 @@ class Credentials:
             yield "the tokens", read_them
         if self.certificates is not None:
             yield "the certificates", self.certificates.read
+
+
+def _aside(reader: Callable[[], object]) -> None:
+    """Call it in a thread: CPython misses a signal that comes right before a read that hangs."""
+    is_over, failed = Event(), list[BaseException]()
+
+    def read() -> None:
+        try:
+            reader()
+        except BaseException as error:
+            failed.append(error)
+        is_over.set()
+
+    start(Thread(target=read, name="reads-again", daemon=True))
+    while not is_over.wait(_LOOK_EVERY_S):
+        pass  # a signal raises here
+    if failed:
+        raise failed[0]
