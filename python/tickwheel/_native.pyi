@@ -836,7 +836,9 @@ class Delivery:
     `digest`: 128 bits by which a destination knows the message, whatever store it comes from. `first_seq`: the lowest
     `seq` that the message may have been sent with; 0 if another store may have sent it. A digest that came with a lower
     one is of an earlier message, whose name the store has forgotten. `cause`: of a message with `until_event`,
-    `"event"` or `"deadline"`; `event`: name, id and payload of the event that has let it go.
+    `"event"` or `"deadline"`; `event`: name, id and payload of the event that has let it go. `epoch`: of a replicated
+    store, the number of the take-over by the process that sends. A destination that has seen a higher one from this
+    store refuses the message, because an earlier owner sends it.
     """
 
     def __new__(
@@ -870,6 +872,8 @@ class Delivery:
     def digest(self) -> bytes: ...
     @property
     def first_seq(self) -> int: ...
+    @property
+    def epoch(self) -> int | None: ...
     @property
     def line(self) -> bytes: ...
     def json(self) -> Any:

@@ -53,6 +53,7 @@ use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
 use crate::message::shares::destination_in;
+use crate::sinks::Owner;
 use crate::store::{Attempts, Done, Outcome, StoredDestination, StoredTenant};
 use tickwheel::{Handle, Timer};
 
@@ -234,6 +235,8 @@ pub(crate) struct Dispatcher {
     flights: Flights,
     strikes: Strikes,
     tenants: Tenants,
+    /// This process, if the store is replicated.
+    pub(crate) owner: Option<Arc<Owner>>,
 }
 
 impl fmt::Debug for Dispatcher {
@@ -279,6 +282,7 @@ impl Dispatcher {
             flights: Flights::default(),
             strikes: Strikes::default(),
             tenants: Tenants::default(),
+            owner: None,
         }
     }
 

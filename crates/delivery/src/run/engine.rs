@@ -39,7 +39,7 @@ use crate::message::named::{NamedSettings, TenantSettings};
 use crate::sinks::Verdict;
 #[cfg(feature = "http")]
 use crate::sinks::http::{address::HttpAddress, trial::try_out};
-use crate::sinks::{Delivery, TAKES_NO_NAMED, TakesNamed, Verdicts};
+use crate::sinks::{Delivery, Owner, TAKES_NO_NAMED, TakesNamed, Verdicts};
 use crate::store::file::owner::Ownership;
 use crate::store::replica::Lease;
 use crate::store::{
@@ -653,6 +653,7 @@ fn open_store(
     let (paused_ms, paused_lanes, actions) = kept().map_err(|broken: Broken| broken.of(path))?;
     pause_keys(&paused_lanes, &mut dispatcher)?;
     dispatcher.to[0].was_down = store.was_down();
+    dispatcher.owner = lease.map(|it| Arc::new(Owner { store: store.id().to_owned(), epoch: it.epoch() }));
     let Settings { tenant_concurrency: concurrency, tenant_rate: rate, .. } = *settings;
     dispatcher.limit_tenants(TenantLimits { concurrency, rate, ..TenantLimits::default() });
     store.set_tenants().values().for_each(|it| dispatcher.set_tenant(it));

@@ -5,12 +5,16 @@ id, the store, the run that sent it, and `first_seq`. A message whose digest is 
 no second one. If the digest is of the same store and has a lower `first_seq`, it is that of an earlier message, whose
 name the store has forgotten since. The new message takes its place. `writers.py` says which digests of this run are not
 needed any more. Digests of earlier runs are deleted once every message that those runs may have sent has its outcome.
+
+If the store is replicated (D21), one row of `T_ids` has the newest epoch that has written, as `first_seq`. A process
+with an older epoch writes nothing.
 """
 
 import math
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 from urllib.parse import parse_qsl
@@ -67,9 +71,15 @@ class TableSink(Sink):
         self._settings = settings
         self._writer = writer
         self._own_s = OWN_SHARE * settings.timeout_s
+        self._epoch: int | None = None
+        """Of the messages that are sent; `None`: the store is not replicated."""
+        name = settings.store_id.encode()
+        self._of_epoch = blake2b(name, digest_size=16, person=b"epoch").digest(), f"{settings.store_id} epoch"
+        """Digest and store of the row that has the newest epoch."""
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
         """One transaction if no row is refused. Errors: `Unavailable`, `Unanswered`, if none is known to be written."""
+        self._epoch = deliveries[0].epoch
         self._writer.begin(deliveries)
         try:
             verdicts = self._send(deliveries)
@@ -90,6 +100,12 @@ class TableSink(Sink):
         store, there = self._settings.store_id, self._there([it.digest for it in suspects])
         first = {digest: seq if of == store else math.inf for digest, of, seq in there}
         return {it.seq for it in suspects if first.get(it.digest, -1) >= it.first_seq}
+
+    def _check_epoch(self, newest: int) -> None:
+        """Errors: `DeliveryFailed` if a newer owner of the store has written."""
+        if self._epoch is not None and newest > self._epoch:
+            problem = f"another process has taken the store over: it has epoch {newest}, and this one {self._epoch}"
+            raise DeliveryFailed(f"{problem}: start again, and this process waits as a standby")
 
     @abstractmethod
     def _there(self, digests: Sequence[bytes]) -> Iterable[tuple[bytes, str, int]]:

@@ -89,7 +89,7 @@ impl Lease {
         self.until_ms.store(i64::MIN, Ordering::Release);
     }
 
-    pub(super) fn epoch(&self) -> i64 {
+    pub(crate) fn epoch(&self) -> i64 {
         self.epoch.load(Ordering::Relaxed)
     }
 
