@@ -836,9 +836,9 @@ class Delivery:
     `digest`: 128 bits by which a destination knows the message, whatever store it comes from. `first_seq`: the lowest
     `seq` that the message may have been sent with; 0 if another store may have sent it. A digest that came with a lower
     one is of an earlier message, whose name the store has forgotten. `cause`: of a message with `until_event`,
-    `"event"` or `"deadline"`; `event`: name, id and payload of the event that has let it go. `epoch`: of a replicated
-    store, the number of the take-over by the process that sends. A destination that has seen a higher one from this
-    store refuses the message, because an earlier owner sends it.
+    `"event"` or `"deadline"`; `event`: name, id and payload of the event that has let it go. `owner`: of a replicated
+    store, its id, which is another one after a restore, and the number of the take-over by the process that sends. A
+    destination that has seen a higher one from this store refuses the message: an earlier owner sends it.
     """
 
     def __new__(
@@ -873,7 +873,7 @@ class Delivery:
     @property
     def first_seq(self) -> int: ...
     @property
-    def epoch(self) -> int | None: ...
+    def owner(self) -> tuple[str, int] | None: ...
     @property
     def line(self) -> bytes: ...
     def json(self) -> Any:
@@ -1131,6 +1131,7 @@ class DeliveryEngine:
         put_letters: Callable[[list[Any]], object],
         put_events: Callable[[list[Any]], object],
         waiting: Callable[[str], object],
+        standing_by: Callable[[str], object],
         check: Callable[[], object] | None = None,
     ) -> Self: ...
     def start(self) -> None: ...
@@ -1171,6 +1172,9 @@ class DeliveryEngine:
     @property
     def down(self) -> str | None:
         """Why the destination is down, if it is."""
+
+    def replication(self) -> dict[str, Any] | None:
+        """What this process does with the chain of its store; `None`: the store is not replicated."""
 
     @property
     def waits_for_store(self) -> str | None:

@@ -136,7 +136,7 @@ impl Engine {
     /// The id of the store's history. It changes if the store is restored from a backup, or made anew.
     #[must_use]
     pub fn history_id(&self) -> String {
-        self.restored.as_ref().map_or_else(|| self.store_id.clone(), |it| format!("{}-{it}", self.store_id))
+        history_id(&self.store_id, self.restored.as_deref())
     }
 
     /// The last openings of the store with this one at the end, and the number of groups on disk. Ask for it before
@@ -619,6 +619,10 @@ impl Engine {
     }
 }
 
+fn history_id(store_id: &str, restored: Option<&str>) -> String {
+    restored.map_or_else(|| store_id.to_owned(), |it| format!("{store_id}-{it}"))
+}
+
 /// Opens the store, with its sender before the start. `before`: see [`Options::before`].
 fn open_store(
     ownership: &Arc<Ownership>,
@@ -649,11 +653,15 @@ fn open_store(
         Duration::from_millis(settings.unanswered_for_ms),
         settings.seed,
     );
-    let kept = || Ok((store.get_meta::<i64>(PAUSED)?, store.paused_lanes()?, store.running_actions()?));
-    let (paused_ms, paused_lanes, actions) = kept().map_err(|broken: Broken| broken.of(path))?;
+    let kept = || {
+        let restored = store.get_meta::<String>(RESTORED)?;
+        Ok((store.get_meta::<i64>(PAUSED)?, store.paused_lanes()?, store.running_actions()?, restored))
+    };
+    let (paused_ms, paused_lanes, actions, restored) = kept().map_err(|broken: Broken| broken.of(path))?;
+    let of_history = history_id(store.id(), restored.as_deref());
+    dispatcher.owner = lease.map(|it| Arc::new(Owner { store: of_history, epoch: it.epoch() }));
     pause_keys(&paused_lanes, &mut dispatcher)?;
     dispatcher.to[0].was_down = store.was_down();
-    dispatcher.owner = lease.map(|it| Arc::new(Owner { store: store.id().to_owned(), epoch: it.epoch() }));
     let Settings { tenant_concurrency: concurrency, tenant_rate: rate, .. } = *settings;
     dispatcher.limit_tenants(TenantLimits { concurrency, rate, ..TenantLimits::default() });
     store.set_tenants().values().for_each(|it| dispatcher.set_tenant(it));

@@ -44,7 +44,7 @@ pub struct Delivery {
 /// The process that sends, as the only one that may (rule D21).
 #[derive(Debug)]
 pub(crate) struct Owner {
-    /// The id of the store.
+    /// The id of the store's history.
     pub(crate) store: String,
     /// The number of the take-over.
     pub(crate) epoch: i64,
@@ -87,9 +87,8 @@ impl Delivery {
         }
     }
 
-    /// The id of the store, and the number of the take-over by the process that sends, if the store is
-    /// [replicated](crate::Replicate). A destination that has seen a higher number from this store refuses the message, because an
-    /// earlier owner sends it.
+    /// The id of the store and the number of the owner's take-over, if the store is [replicated](crate::Replicate). A restore
+    /// changes the id. A destination that has seen a higher number from this store refuses the message: an earlier owner sends it.
     ///
     /// ```
     /// # use tickwheel_delivery::{Destination, Verdict};

@@ -24,8 +24,8 @@ class StoreWait:
         self._warns = True
 
     def say(self, text: str) -> None:
-        """The first text tells which process has the store."""
-        self._began_s, self._owner = time.monotonic(), text.partition(": waiting")[0]
+        """The text tells which process has the store."""
+        self._began_s, self._owner = self._began_s or time.monotonic(), text.partition(": waiting")[0]
         log_text(text)
 
     def check(self) -> None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -47,6 +47,31 @@ class InDoubt(msgspec.Struct, frozen=True):
     spare_places_taken: int | None = None
 
 
+class Replication(msgspec.Struct, frozen=True):
+    """Which process owns a replicated store (D21), by the last take-over, whose number is `epoch`.
+
+    The others are `None` if only the store was asked. `role` of the process that was asked: `owner`, `quiet owner`
+    (PostgreSQL has confirmed nothing for 2 s, so it sends nothing), or `standby`. `lag_rows`, `lag_bytes`, `lag_s`:
+    groups that PostgreSQL has not confirmed to the owner, or that a standby has not run; their bytes, and for how long
+    there have been such groups. `last_base`: when the last copy of the whole store was made. `trouble`: why PostgreSQL
+    did not answer the last question.
+    """
+
+    epoch: int
+    owner: str | None
+    role: str | None = None
+    lag_rows: int | None = None
+    lag_bytes: int | None = None
+    lag_s: float | None = None
+    last_base: str | None = None
+    trouble: str | None = None
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any] | None) -> "Replication | None":
+        """From the figures of the engine, or of the store."""
+        return None if found is None else cls(**with_times(found))
+
+
 class StoreStatus(msgspec.Struct, frozen=True):
     """A store in figures, at the time `at`. Sizes are bytes.
 
@@ -58,6 +83,7 @@ class StoreStatus(msgspec.Struct, frozen=True):
     `paused_key_names`: the first twenty of them, by their time. `down_since`, `down_reason`: of the destination, if it
     is down. `waiting_for_events`: waiting messages that an event would let go; `remembered_events`: events that let go
     what comes later. `in_doubt`: the keys that fail for longest, and why. `destinations`: those that messages name.
+    `replication`: `None` if the store is not replicated.
     """
 
     at: str
@@ -88,6 +114,7 @@ class StoreStatus(msgspec.Struct, frozen=True):
     destinations: Destinations
     file_size: int
     log_size: int
+    replication: Replication | None
 
 
 def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None, figures: Figures | None = None) -> StoreStatus:
@@ -98,6 +125,7 @@ def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None, figures
     found = db.status([now_ms + ahead_s * 1_000 for ahead_s in (0, *_AHEAD_S.values())])
     overdue, *due = found.pop("due_before")
     size, log_size = sizes_of(store)
+    replication = Replication.of(found.pop("replication"))
     is_used, process = store_owner(store) or (None, None)
     return StoreStatus(
         at=rfc_3339(now_ms),
@@ -109,6 +137,7 @@ def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None, figures
         destinations=figures_of(db, figures, None),
         file_size=size,
         log_size=log_size,
+        replication=replication,
         **with_times(found),
     )
 

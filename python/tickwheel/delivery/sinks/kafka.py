@@ -4,7 +4,7 @@
   a failed attempt of its message alone. If a broker refuses a whole request because of a bad record, the sink halves
   the request until it has found the bad record.
 - Headers: `tickwheel-id`, `-digest`, `-store`, `-seq`, `-due`, `-attempt`, `-redelivered`; of a message with
-  `until_event` also `-cause`, and `-event` (JSON with name, id and payload); of a replicated store `-epoch`.
+  `until_event` also `-cause`, and `-event` (JSON with name, id and payload).
 - Keys have the same partitions as with Kafka's own client (murmur2), so a topic may have producers of both kinds.
 - Idempotence covers the producer's own retries, not a new attempt. A record that timed out may have been written, or
   may be written later. After the retry the topic then has two copies. If the message is a dead letter, the topic may
@@ -380,7 +380,6 @@ def _record(delivery: Delivery, store_id: str) -> dict[str, Any]:
             "tickwheel-attempt": b"%d" % delivery.attempt,
             "tickwheel-due": rfc_3339(message.due_ms).encode(),
             "tickwheel-redelivered": b"true" if delivery.redelivered else b"false",
-            **({} if delivery.epoch is None else {"tickwheel-epoch": b"%d" % delivery.epoch}),
             **({} if message.tenant is None else {"tickwheel-tenant": message.tenant.encode()}),
             **caused,
         },

@@ -200,9 +200,8 @@ class SqliteSink(TableSink):
         if self._writer.is_replaced:  # and its successor waits for this transaction
             raise sqlite3.OperationalError("this sink was replaced")
         store = self._settings.store_id
-        if self._epoch is not None:
-            of_epoch = (*self._of_epoch, self._settings.run, self._epoch)
-            self._check_epoch(database.execute(self._raise, of_epoch).fetchone()[0])
+        if self._owner is not None:
+            self._check_epoch(database.execute(self._raise, self._epoch_row(self._owner)).fetchone()[0], self._owner[1])
         database.executemany(self._drop, ((digest, store, first_seq) for digest, first_seq in self._writer.free()))
         self._will_have_earlier = True
         if self._writer.has_earlier:

@@ -71,15 +71,12 @@ class TableSink(Sink):
         self._settings = settings
         self._writer = writer
         self._own_s = OWN_SHARE * settings.timeout_s
-        self._epoch: int | None = None
-        """Of the messages that are sent; `None`: the store is not replicated."""
-        name = settings.store_id.encode()
-        self._of_epoch = blake2b(name, digest_size=16, person=b"epoch").digest(), f"{settings.store_id} epoch"
-        """Digest and store of the row that has the newest epoch."""
+        self._owner: tuple[str, int] | None = None
+        """Of the messages that are sent: the store, and the epoch; `None`: it is not replicated."""
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
         """One transaction if no row is refused. Errors: `Unavailable`, `Unanswered`, if none is known to be written."""
-        self._epoch = deliveries[0].epoch
+        self._owner = deliveries[0].owner
         self._writer.begin(deliveries)
         try:
             verdicts = self._send(deliveries)
@@ -101,10 +98,16 @@ class TableSink(Sink):
         first = {digest: seq if of == store else math.inf for digest, of, seq in there}
         return {it.seq for it in suspects if first.get(it.digest, -1) >= it.first_seq}
 
-    def _check_epoch(self, newest: int) -> None:
+    def _epoch_row(self, owner: tuple[str, int]) -> tuple[bytes, str, str, int]:
+        """The row of `T_ids` that has the newest epoch of this store."""
+        store, epoch = owner
+        digest = blake2b(store.encode(), digest_size=16, person=b"epoch").digest()
+        return digest, f"epoch of {store}", self._settings.run, epoch
+
+    def _check_epoch(self, newest: int, own: int) -> None:
         """Errors: `DeliveryFailed` if a newer owner of the store has written."""
-        if self._epoch is not None and newest > self._epoch:
-            problem = f"another process has taken the store over: it has epoch {newest}, and this one {self._epoch}"
+        if newest > own:
+            problem = f"another process has taken the store over: it has epoch {newest}, and this one {own}"
             raise DeliveryFailed(f"{problem}: start again, and this process waits as a standby")
 
     @abstractmethod

@@ -1,9 +1,16 @@
 """A store that outlives its machine: `--replicate-to` of the commands, and `replicate_to` of a queue (rule D21)."""
 
+import asyncio
 import json
+import os
 import queue
 import shutil
 import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,12 +18,25 @@ from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 from delivery.sinks.tables import PostgresTable, SqliteTable, Table
 from delivery.webhook_receiver import Receiver
-from tickwheel.delivery import Delivery, DeliveryFailed, DeliveryQueue, WrongUsage
+from tickwheel.commands import tickwheel
+from tickwheel.delivery import (
+    AsyncDeliveryQueue,
+    Delivery,
+    DeliveryFailed,
+    DeliveryQueue,
+    StoreFailed,
+    StoreUnavailable,
+    WrongUsage,
+    backup_store,
+    restore_store,
+)
 
-from .conftest import Server
+from .conftest import Server, ask
+from .test_waiting import free_port
 
 pytestmark = pytest.mark.timeout(90)
 Start = Callable[..., Server]
@@ -66,7 +86,7 @@ def test_a_queue_goes_on_with_what_another_one_has_left_in_the_chain__D21(tmp_pa
     with DeliveryQueue(tmp_path / "two.db", to=arrived.put, replicate_to=address) as second:
         second.reschedule("a", delay_ms=0)
         delivery = arrived.get(timeout=20)
-    assert (delivery.json(), delivery.epoch) == ("kept", 2)
+    assert (delivery.json(), delivery.owner and delivery.owner[1]) == ("kept", 2)
 
 
 @pytest.mark.parametrize(
@@ -100,10 +120,6 @@ def test_the_configuration_that_is_shown_has_no_password__D21(tmp_path: Path, st
 
 
 def test_a_temporary_store_is_not_replicated__D21(tmp_path: Path) -> None:
-    from click.testing import CliRunner
-
-    from tickwheel.commands import tickwheel
-
     (tmp_path / "in.ndjson").touch()
     ended = CliRunner().invoke(tickwheel, ["deliver", str(tmp_path / "in.ndjson"), "--replicate-to", "env:NONE"])
     assert ended.exit_code == 2
@@ -142,17 +158,145 @@ def test_a_table_takes_nothing_from_an_owner_after_a_newer_one_has_written__D21(
     with DeliveryQueue(tmp_path / "s.db", to=table.spec, replicate_to=address) as queue:
         queue.put("a", {}, delay_ms=0)
         assert queue.wait_until_empty(20)
-        [(epoch,)] = table.ask(f"SELECT first_seq FROM {table.name}_ids WHERE store LIKE '% epoch'")
+        [(epoch,)] = table.ask(f"SELECT first_seq FROM {table.name}_ids WHERE store LIKE 'epoch of %'")
         assert epoch == 1
     queue = DeliveryQueue(tmp_path / "s.db", to=table.spec, replicate_to=address)
-    table.ask(f"UPDATE {table.name}_ids SET first_seq = 9 WHERE store LIKE '% epoch'")
+    table.ask(f"UPDATE {table.name}_ids SET first_seq = 9 WHERE store LIKE 'epoch of %'")
     queue.put("b", {}, delay_ms=0)
     with pytest.raises(DeliveryFailed, match="it has epoch 9, and this one 2: start again"):
         queue.wait_until_empty(20)
     with pytest.raises(DeliveryFailed):
         queue.close()
     assert table.ask(arrived) == [("a",)]
-    table.ask(f"UPDATE {table.name}_ids SET first_seq = 2 WHERE store LIKE '% epoch'")
+    table.ask(f"UPDATE {table.name}_ids SET first_seq = 2 WHERE store LIKE 'epoch of %'")
     with DeliveryQueue(tmp_path / "s.db", to=table.spec, replicate_to=address) as queue:
         assert queue.wait_until_empty(20)
     assert table.ask(arrived) == [("a",), ("b",)]
+
+
+def test_a_standby_lives_is_not_ready_and_says_who_owns_the_store_until_it_takes_over__D21(
+    tmp_path: Path, start: Start, address: str
+) -> None:
+    first = start(tmp_path / "one.db", "--replicate-to", VARIABLE).listening()
+    port = free_port()
+    second = start(tmp_path / "two.db", "--replicate-to", VARIABLE, "--listen", f"127.0.0.1:{port}")
+    owner = f"process {first.process.pid} on {socket.gethostname()} owns the store"
+    assert second.says() == f"{owner}: waiting for it to end\n"
+    assert [ask(port, "GET", path)[:2] for path in ("/livez", "/healthz")] == [(200, {"status": "ok"})] * 2
+    assert ask(port, "GET", "/readyz")[:2] == (503, {"status": "standby", "reason": owner})
+    for method, path in (("POST", "/messages"), ("GET", "/messages"), ("GET", "/metrics"), ("GET", "/")):
+        refused = ask(port, method, path, {"id": "a", "delay_ms": 0} if method == "POST" else None)
+        assert (refused.status, refused.headers["retry-after"]) == (503, "3")
+        assert refused.body["reason"] == f"this process is a standby: {owner}"
+    first.ask("POST", "/messages", {"id": "a", "delay_ms": 60_000})
+    first.kill()
+    second.listening()
+    assert second.port == port
+    assert ask(port, "GET", "/readyz")[:2] == (200, {"status": "ok"})
+    assert ask(port, "GET", "/messages/a").body["state"] == "waiting"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_standby_at_once__D13(
+    number: int, code: int, tmp_path: Path, start: Start, address: str
+) -> None:
+    start(tmp_path / "one.db", "--replicate-to", VARIABLE).listening()
+    second = start(tmp_path / "two.db", "--replicate-to", VARIABLE)
+    assert "waiting for it to end" in second.says()
+    began_s = time.monotonic()
+    assert second.kill(number) == code
+    assert time.monotonic() - began_s < 2
+    assert "Traceback" not in second.rest()[2]
+
+
+def test_a_standby_on_the_machine_of_the_owner_leaves_it_the_port__D21(
+    tmp_path: Path, start: Start, address: str
+) -> None:
+    options = ("--replicate-to", VARIABLE, "--listen", f"127.0.0.1:{free_port()}")
+    first = start(tmp_path / "one.db", *options).listening()
+    second = start(tmp_path / "two.db", *options)
+    assert "waiting for it to end" in second.says()
+    assert first.kill(signal.SIGTERM) == 0
+    assert second.listening().ask("GET", "/readyz")[:2] == (200, {"status": "ok"})
+
+
+def test_a_queue_waits_for_the_owner_as_long_as_it_is_told__D21(tmp_path: Path, address: str) -> None:
+    with (
+        DeliveryQueue(tmp_path / "one.db", to=print, replicate_to=address),
+        pytest.raises(StoreUnavailable, match=r"owns the store, and wait_s=0\.2 is over"),
+    ):
+        DeliveryQueue(tmp_path / "two.db", to=print, replicate_to=address, wait_s=0.2)
+
+
+def test_an_awaited_queue_that_waits_for_the_owner_can_be_given_up__D21(tmp_path: Path, address: str) -> None:
+    async def opened() -> None:
+        async with AsyncDeliveryQueue(tmp_path / "two.db", to=print, replicate_to=address):
+            pass
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(opened(), 0.5)
+
+    with DeliveryQueue(tmp_path / "one.db", to=print, replicate_to=address):
+        asyncio.run(main())
+    with DeliveryQueue(tmp_path / "two.db", to=print, replicate_to=address, wait_s=20):
+        pass
+
+
+def test_ctrl_c_ends_the_constructor_of_a_queue_that_waits_for_the_owner__D13(tmp_path: Path, address: str) -> None:
+    with DeliveryQueue(tmp_path / "one.db", to=print, replicate_to=address):
+        timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            DeliveryQueue(tmp_path / "two.db", to=print, replicate_to=address)
+        timer.join()
+
+
+def test_deliver_says_which_process_it_waits_for__D21(tmp_path: Path, address: str) -> None:
+    (tmp_path / "in.ndjson").write_text('{"id":"a","delay_ms":0}\n')
+    command = [sys.executable, "-m", "tickwheel.cli", "deliver", str(tmp_path / "in.ndjson"), "--store"]
+    with DeliveryQueue(tmp_path / "one.db", to=print, replicate_to=address):
+        process = subprocess.Popen(
+            [*command, str(tmp_path / "two.db"), "--replicate-to", VARIABLE],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert process.stderr is not None
+        owner = f"process {os.getpid()} on {socket.gethostname()} owns the store"
+        assert process.stderr.readline() == f"{owner}: waiting for it to end\n"
+    out, err = process.communicate(timeout=30)
+    assert (json.loads(out)["epoch"], err.count("owns the store")) == (2, 0)
+
+
+def test_a_replicated_file_is_written_by_nothing_else_and_read_by_all__D21(tmp_path: Path, address: str) -> None:
+    file = tmp_path / "s.db"
+    with DeliveryQueue(file, to=print, replicate_to=address) as queue:
+        queue.put("a", {}, delay_ms=60_000)
+    backup_store(file, tmp_path / "b.db")
+    with pytest.raises(StoreFailed, match="it is replicated, and only a process with --replicate-to may write it"):
+        DeliveryQueue(file, to=print)
+    for code, said, *command in (
+        (3, "give commands the address of its HTTP", "cancel", file, "--id", "a"),
+        (3, "give commands the address of its HTTP", "pause", file),
+        (2, "a replicated store can't be compacted", "store", "compact", file),
+        (2, "is replicated: restore to a new file", "store", "restore", tmp_path / "b.db", file, "--force"),
+        (0, "epoch 1, taken by process", "status", file),
+        (0, "a", "list", file),
+        (0, "waiting", "show", file, "a"),
+    ):
+        ended = CliRunner().invoke(tickwheel, [str(it) for it in command])
+        assert (ended.exit_code, said in " ".join(ended.output.split())) == (code, True), ended.output
+    restore_store(tmp_path / "b.db", tmp_path / "alone.db")
+    with DeliveryQueue(tmp_path / "alone.db", to=print) as queue:
+        assert queue.state("a") == "waiting"
+        assert queue.view.status().replication is None
+
+
+def test_the_owner_says_how_far_postgresql_is_behind__D21(tmp_path: Path, start: Start, address: str) -> None:
+    server = start(tmp_path / "s.db", "--replicate-to", VARIABLE).listening()
+    found = server.ask("GET", "/status").body["replication"]
+    owner = f"process {server.process.pid} on {socket.gethostname()}"
+    assert (found["role"], found["epoch"], found["owner"], found["trouble"]) == ("owner", 1, owner, None)
+    assert found["lag_rows"] in (0, 1)
+    assert "tickwheel_replication_epoch 1.0" in server.ask("GET", "/metrics").body
+    shown = CliRunner().invoke(tickwheel, ["status", f"http://127.0.0.1:{server.port}"]).output
+    assert f"replication:      epoch 1, taken by {owner}; owner; 0.0 s behind: 0 groups, 0 bytes; no base" in shown

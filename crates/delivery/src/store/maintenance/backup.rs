@@ -31,6 +31,7 @@ use crate::store::file::one_name::{REPLACED, is_database, refuse_side_name};
 use crate::store::file::owner::Ownership;
 use crate::store::file::schema;
 use crate::store::look::snapshot::Snapshot;
+use crate::store::replica::is_replicated;
 use crate::store::sql::cached;
 
 /// Writes the copy to `to`, which must not exist. The copy is checked: a problem in it was in the store already, or
@@ -95,6 +96,10 @@ pub fn restore(
     if is_there && !is_forced {
         let text =
             format!("{} exists: name a new file, or give --force: then it stays as STORE.replaced", store.display());
+        return Err(DeliveryError::Usage(text));
+    }
+    if is_there && open(path).is_ok_and(|db| is_replicated(&db).unwrap_or(false)) {
+        let text = format!("{} is replicated: restore to a new file, and replicate that by another name", store.display());
         return Err(DeliveryError::Usage(text));
     }
     let new = NewFile::begin(path, ".restoring")?;

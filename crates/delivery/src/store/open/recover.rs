@@ -171,8 +171,9 @@ fn open(db: Connection, path: &Path, mut options: Options, number: fn(Digest) ->
 /// A file that has a chain is behind it if it is written without.
 fn refuse_replicated(db: &Connection, has_chain: bool) -> Result<()> {
     if !has_chain && is_replicated(db)? {
-        let advice = "give --replicate-to with the address that it was begun with";
-        return Err(Broken::Chain("it is replicated, and this run would write it alone".to_owned(), advice));
+        let what = "it is replicated, and only a process with --replicate-to may write it";
+        let advice = "start one with the address that the store was begun with, and give commands the address of its HTTP";
+        return Err(Broken::Chain(what.to_owned(), advice));
     }
     Ok(())
 }
