@@ -41,7 +41,7 @@ use crate::sinks::Verdict;
 use crate::sinks::http::{address::HttpAddress, trial::try_out};
 use crate::sinks::{Delivery, Owner, TAKES_NO_NAMED, TakesNamed, Verdicts};
 use crate::store::file::owner::Ownership;
-use crate::store::replica::Lease;
+use crate::store::replica::{Lease, Replication};
 use crate::store::{
     self, Action, Broken, Checkpoints, Opening, Options, PAUSED, Progress, RESTORED, Store, StoredDestination,
     StoredTenant,
@@ -188,6 +188,12 @@ impl Engine {
         let text = "this process was forked while the queue was opened, which is its parent's: start processes with spawn \
                     or forkserver";
         Err(DeliveryError::Usage(text.to_owned()))
+    }
+
+    /// What this process does with the chain of its store. `None`: the store is not replicated. It waits for nothing.
+    #[must_use]
+    pub fn replication(&self) -> Option<Replication> {
+        self.lease.as_ref().map(|it| it.figures())
     }
 
     /// Must be called in a child that was forked while the engine was open: the store belongs to the parent.

@@ -17,7 +17,7 @@ use crate::run::settings::Settings;
 use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
 use crate::store::Limits;
 use crate::store::maintenance::check::tests::assert_whole;
-use crate::store::replica::memory::InMemory;
+use crate::store::replica::tests::memory::InMemory;
 use crate::store::sql::failing;
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];

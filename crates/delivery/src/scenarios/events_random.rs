@@ -17,7 +17,7 @@ use crate::message::{Cancel, Message, Reschedule, checked};
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
 use crate::store::Outcome;
-use crate::store::replica::memory::InMemory;
+use crate::store::replica::tests::memory::InMemory;
 use crate::store::sql::failing;
 
 const KEYS: [&str; 2] = ["j", "k"];

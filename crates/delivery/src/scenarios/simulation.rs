@@ -26,7 +26,7 @@ use crate::run::engine::Engine;
 use crate::run::settings::Settings;
 use crate::store::file::owner::Ownership;
 use crate::store::maintenance::check;
-use crate::store::replica::memory::{Fault, InMemory};
+use crate::store::replica::tests::memory::{Fault, InMemory};
 use crate::store::{Limits, Outcome, StoredDestination};
 use tickwheel::Clock;
 use types::{

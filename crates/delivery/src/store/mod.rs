@@ -242,7 +242,7 @@ impl Store {
         let mut log = Log::close().ok_or(Broken::Unusable("it is committed twice", "report it"))?;
         let body = log.take(&self.db)?;
         self.log = Some(log);
-        replica.commit(&self.db, &body)
+        replica.commit(&self.db, body)
     }
 
     /// Lets a standby begin at once.

@@ -23,6 +23,8 @@ pub(crate) enum Broken {
     Fenced,
     /// The chain of a replicated store can't be used: the reason, and what to do.
     Chain(String, &'static str),
+    /// The program has ended the opening.
+    Closed,
 }
 
 impl Broken {
@@ -48,6 +50,7 @@ impl Broken {
                 "nothing was accepted or sent since; start again, and it waits as a standby",
             ),
             Self::Chain(what, advice) => StoreError::new(path, what, advice),
+            Self::Closed => StoreError::new(path, "its opening was ended", "open it again"),
         }
     }
 }

@@ -10,6 +10,7 @@ use rusqlite::{Connection, Row, params};
 use super::snapshot::{Snapshot, text};
 use crate::base::error::DeliveryError;
 use crate::message::recurrence::NEVER_MS;
+use crate::store::replica;
 use crate::store::sql::{Result, rows};
 use crate::store::tables::meta::{self, PAUSED};
 use crate::store::types::Outcome;
@@ -72,6 +73,11 @@ impl Snapshot {
     /// dead letters were requeued.
     pub fn status(&self, due_before_ms: &[i64]) -> Result<Status, DeliveryError> {
         self.ask(|db| status(db, due_before_ms))
+    }
+
+    /// Of a replicated store: the number of the last take-over that the file has, and its host and process id.
+    pub fn last_owner(&self) -> Result<Option<(i64, String, u32)>, DeliveryError> {
+        self.ask(replica::last_owner)
     }
 
     /// The number of paused keys.

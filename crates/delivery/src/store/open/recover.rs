@@ -75,7 +75,10 @@ impl Store {
         synchronous: &str,
     ) -> Result<Self, DeliveryError> {
         let db = schema::connect(path, synchronous, options.before)?;
-        open(db, path, options, number).map_err(|broken| broken.of(path).into())
+        open(db, path, options, number).map_err(|broken| match broken {
+            Broken::Closed => DeliveryError::Closed,
+            broken => broken.of(path).into(),
+        })
     }
 }
 

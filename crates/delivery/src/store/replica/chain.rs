@@ -15,7 +15,7 @@ pub(crate) struct Link {
 pub(crate) enum Kind {
     /// The first row: the name of the store, and its format.
     Made = 0,
-    /// Another process owns the store from here on.
+    /// Another process owns the store from here on. The body names it, and is never the same.
     Taken = 1,
     /// What a transaction has written.
     Group = 2,
@@ -91,6 +91,9 @@ pub(crate) trait Chain: Send {
 
     /// The rows from this number on, at most some megabytes.
     fn read(&mut self, from: i64) -> Result<Vec<Row>, String>;
+
+    /// How many rows there are after this number, and the bytes of their bodies, as they are kept.
+    fn after(&mut self, n: i64) -> Result<(u64, u64), String>;
 
     /// Waits before it is asked again; it may be shorter.
     fn wait(&mut self, time: Duration) {

@@ -6,18 +6,16 @@
 mod chain;
 mod following;
 mod lease;
-#[cfg(test)]
-pub(crate) mod memory;
 mod owner;
 #[cfg(feature = "postgresql")]
 mod postgresql;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use chain::{Appended, Chain, Kind, Link, Row};
-pub(crate) use following::is_replicated;
-pub use lease::Replicate;
+pub(crate) use following::{is_replicated, last_owner};
 pub(crate) use lease::{BEAT_EVERY_MS, Lease};
+pub use lease::{Replicate, Replication, Role};
 pub(crate) use owner::Replica;
 
 use super::sql::Broken;

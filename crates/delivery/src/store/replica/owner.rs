@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::following::{catch_up, note_at, run};
+use super::chain::Head;
+use super::following::{Failed, catch_up, last_owner, name_of_this_process, note_at, note_owner, run};
 use super::lease::QUIET_MS;
 use super::{Appended, Chain, Kind, Lease, Link, Replicate, Row, unusable};
 use crate::store::log::Replay;
@@ -15,12 +16,6 @@ use crate::store::sql::{Broken, Result, execute};
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How often a standby looks for new rows.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// The process ends, and did not wait for an answer.
-const STOPPED: Broken = Broken::Unusable(
-    "it was closed while PostgreSQL, or the disk, did not answer",
-    "start again: what was not answered may be there or not",
-);
 
 /// A chain that this process may append to, until it is refused.
 pub(crate) struct Replica {
@@ -42,72 +37,76 @@ impl Replica {
     /// # Errors
     /// As for [`catch_up`]; the chain could not be reached at first; it was asked to stop.
     pub(crate) fn open(db: &Connection, to: &Replicate, lease: &Arc<Lease>) -> Result<Self> {
+        if let Some((epoch, host, pid)) = last_owner(db)? {
+            lease.note_owner(epoch, Some((host, pid)));
+        }
         let mut chain = to.open().map_err(unusable)?;
-        let mut newest = catch_up(db, &mut *chain)?;
-        let mut seen_ms = to.now_ms();
+        let mut newest = catch_up(db, &mut *chain, lease)?;
+        // When an answer showed a new row, or was the first one after a question without an answer.
+        let mut seen_ms = Some(lease.now_ms());
         loop {
             if lease.epoch() >= 0 && newest.epoch != lease.epoch() {
                 return Err(Broken::Fenced); // memory has what the owner since then has changed
             }
             let is_over = matches!(newest.kind, Kind::Made | Kind::Ended) || newest.epoch == lease.epoch();
-            if is_over || to.now_ms() - seen_ms >= QUIET_MS {
-                let epoch = newest.epoch + 1;
-                let mut it = Self { chain, at: newest.link, epoch, lease: lease.clone() };
-                match it.append(Kind::Taken, Vec::new()) {
+            if is_over || seen_ms.is_some_and(|seen_ms| lease.now_ms() - seen_ms >= QUIET_MS) {
+                let taken = Row::after(newest.link, newest.epoch + 1, Kind::Taken, name_of_this_process(db)?);
+                let mut it = Self { chain, at: newest.link, epoch: taken.epoch, lease: lease.clone() };
+                match it.append(&taken) {
                     Ok(()) => {
-                        lease.set_epoch(epoch);
+                        note_owner(db, &taken, lease)?;
+                        lease.set_epoch(taken.epoch);
                         return Ok(it);
                     }
                     Err(Broken::Fenced) => chain = it.chain, // another was first
                     Err(error) => return Err(error),
                 }
             }
-            if lease.is_stopping() {
-                return Err(STOPPED);
-            }
+            lease.look()?;
             chain.wait(LOOK_EVERY);
-            let before = newest.link;
-            match chain.newest() {
-                Ok(Some(it)) if it.link == before => {}
-                Ok(Some(_)) => newest = catch_up(db, &mut *chain)?,
-                Ok(None) => return Err(unusable("PostgreSQL has lost all rows of the chain".to_owned())),
-                Err(_) => {
-                    seen_ms = i64::MAX; // until there is an answer
-                    continue;
+            match look(db, &mut *chain, lease, newest) {
+                Ok(now) if now.link == newest.link => seen_ms = seen_ms.or_else(|| Some(lease.now_ms())),
+                Ok(now) => (newest, seen_ms) = (now, Some(lease.now_ms())),
+                Err(Failed::Away(reason)) => {
+                    lease.note_trouble(reason);
+                    seen_ms = None;
                 }
-            }
-            if newest.link != before || seen_ms == i64::MAX {
-                seen_ms = to.now_ms();
+                Err(Failed::For(error)) => return Err(error),
             }
         }
     }
 
-    /// Returns when the row is stored, however often it has to be tried.
+    /// Returns when the row, which comes after the last one, is stored, however often it has to be tried.
     ///
     /// # Errors
     /// The row was refused: this process does not own the chain any more. It was asked to stop.
-    fn append(&mut self, kind: Kind, body: Vec<u8>) -> Result<()> {
-        let mut row = Row::after(self.at, self.epoch, kind, body);
+    fn append(&mut self, first: &Row) -> Result<()> {
+        let mut beat;
+        let mut row = first;
         let mut wait = Duration::from_millis(10);
+        self.lease.note_lag(1, first.body.len() as u64);
         loop {
             let began_ms = self.lease.now_ms();
-            match self.chain.append(Some(self.at), &row) {
+            match self.chain.append(Some(self.at), row) {
                 Appended::Stored => {
                     self.at = row.link;
                     self.lease.renew(began_ms);
+                    self.lease.note_lag(0, 0);
                     return Ok(());
                 }
                 // It may be lost, until a row after it is stored.
                 Appended::Seen => {
                     self.at = row.link;
-                    row = Row::after(self.at, self.epoch, Kind::Beat, Vec::new());
+                    beat = Row::after(self.at, self.epoch, Kind::Beat, Vec::new());
+                    row = &beat;
                 }
                 Appended::Refused => {
                     self.lease.end();
                     return Err(Broken::Fenced);
                 }
-                Appended::Unknown(_) if self.lease.is_stopping() => return Err(STOPPED),
-                Appended::Unknown(_) => {
+                Appended::Unknown(reason) => {
+                    self.lease.note_trouble(reason);
+                    self.lease.go_on()?;
                     self.chain.wait(wait);
                     wait = LONGEST_WAIT.min(2 * wait);
                 }
@@ -119,21 +118,27 @@ impl Replica {
     ///
     /// # Errors
     /// As for `append`; nothing was committed then.
-    pub(crate) fn commit(&mut self, db: &Connection, body: &[u8]) -> Result<()> {
+    pub(crate) fn commit(&mut self, db: &Connection, body: Vec<u8>) -> Result<()> {
         let kind = if body.is_empty() { Kind::Beat } else { Kind::Group };
-        let at = Row::after(self.at, self.epoch, kind, body.to_vec()).link;
-        note_at(db, at)?;
-        self.append(kind, body.to_vec())?;
+        let row = Row::after(self.at, self.epoch, kind, body);
+        note_at(db, row.link)?;
+        self.append(&row)?;
         let mut committed = execute(db, "COMMIT", ()).map(drop);
         // From here on there is no way back: what is in the chain was written.
         while committed.is_err() {
-            if self.lease.is_stopping() {
-                return Err(STOPPED);
-            }
+            self.lease.go_on()?;
             self.chain.wait(LOOK_EVERY);
-            committed = again(db, body, at);
+            committed = self.again(db, &row);
         }
         Ok(())
+    }
+
+    /// Runs a row that is in the chain, in place of the transaction that was not committed.
+    fn again(&self, db: &Connection, row: &Row) -> Result<()> {
+        if !db.is_autocommit() {
+            execute(db, "ROLLBACK", ())?;
+        }
+        run(db, &mut Replay::of(db)?, std::slice::from_ref(row), &self.lease)
     }
 
     /// Tells a standby that it may begin. The file gets this row at its next opening.
@@ -144,10 +149,14 @@ impl Replica {
     }
 }
 
-/// Runs statements that are in the chain, in place of the transaction that was not committed.
-fn again(db: &Connection, body: &[u8], at: Link) -> Result<()> {
-    if !db.is_autocommit() {
-        execute(db, "ROLLBACK", ())?;
+/// What a standby does when it looks. Returns the newest row.
+fn look(db: &Connection, chain: &mut dyn Chain, lease: &Lease, before: Head) -> Result<Head, Failed> {
+    match chain.newest().map_err(Failed::Away)? {
+        Some(it) if it.link == before.link => {
+            lease.note_lag(0, 0);
+            Ok(it)
+        }
+        Some(_) => catch_up(db, chain, lease),
+        None => Err(unusable("PostgreSQL has lost all rows of the chain".to_owned()).into()),
     }
-    run(db, &mut Replay::of(db)?, [body].into_iter(), at)
 }

@@ -1,21 +1,25 @@
 //! What every chain does, a model of two machines, and what is refused.
 
+pub(crate) mod memory;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc::channel;
 
 use tempfile::TempDir;
 
 use super::chain::{Chain, Kind, Link, Row};
 use super::lease::QUIET_MS;
-use super::memory::{Fault, InMemory};
-use super::{Appended, Lease};
+use super::{Appended, Lease, Replicate, Replication, Role};
+use crate::base::sync::Mutex;
 use crate::message::incoming::Digest;
-use crate::scenarios::testing::{folder_in_memory, play_seeds};
+use crate::scenarios::testing::{LONG, folder_in_memory, play_seeds};
 use crate::store::maintenance::Stop;
 use crate::store::maintenance::closed::compact;
 use crate::store::sql::failing;
 use crate::store::{Options, Store};
+use memory::{Fault, InMemory};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -90,7 +94,10 @@ impl Machine {
 
     /// A new process. It returns once it owns the chain.
     fn open(&mut self, chain: &InMemory) -> Result<(), String> {
-        let to = chain.replicate();
+        self.open_with(chain.replicate())
+    }
+
+    fn open_with(&mut self, to: Replicate) -> Result<(), String> {
         self.lease = Arc::new(to.lease());
         let clock = || Box::new(|| WALL_MS.fetch_add(1, Ordering::Relaxed));
         let mut options = Options::new(7 * DAY_MS, clock(), clock());
@@ -198,6 +205,69 @@ fn an_owner_that_was_stopped_is_refused_and_sends_nothing() {
     assert!(!one.lease.is_held() && other.lease.is_held());
     assert!(!one.write("second"), "it was refused");
     assert_eq!(other.store.as_ref().unwrap().get_meta::<i64>("first").unwrap(), Some(1));
+}
+
+#[test]
+fn of_two_standbys_that_take_over_at_the_same_time_one_is_the_owner() {
+    let chain = InMemory::default();
+    let [mut one, mut other, mut late] = [(); 3].map(|()| Machine::new(&chain));
+    one.open(&chain).unwrap();
+    one.store = None; // it is killed
+    let ((taken, is_taken), (go_on, goes_on)) = (channel(), channel());
+    let (send, opened) = channel();
+    let (of_other, of_clock) = (chain.clone(), chain.now_ms.clone());
+    let taken_ms = Arc::new(AtomicI64::new(0));
+    let note = taken_ms.clone();
+    chain.before_inserts(vec![Box::new(move || {
+        let nothing = || Box::new(|| ()) as Box<dyn FnOnce() + Send>;
+        let second = Box::new(move || {
+            taken.send(()).unwrap();
+            goes_on.recv_timeout(LONG).unwrap();
+        });
+        of_other.before_inserts(vec![nothing(), second]);
+        std::thread::spawn(move || send.send(other.open(&of_other)));
+        is_taken.recv_timeout(LONG).unwrap();
+        note.store(of_clock.load(Ordering::Relaxed), Ordering::Relaxed);
+    })]);
+    late.open(&chain).unwrap();
+    let waited_ms = chain.now_ms.load(Ordering::Relaxed) - taken_ms.load(Ordering::Relaxed);
+    assert!(waited_ms >= QUIET_MS, "both are owners");
+    go_on.send(()).unwrap();
+    let error = opened.recv_timeout(LONG).unwrap().unwrap_err();
+    assert!(error.contains("another process has taken the store over"), "{error}");
+    assert_eq!((late.lease.figures().role, late.lease.figures().epoch), (Role::Owner, 3));
+}
+
+#[test]
+fn a_standby_shows_its_lag_and_the_owner_and_can_be_stopped() {
+    let chain = InMemory::default();
+    let (mut one, mut other) = (Machine::new(&chain), Machine::new(&chain));
+    one.open(&chain).unwrap();
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let of_owner =
+        Replication { role: Role::Owner, epoch: 1, owner: Some((name, std::process::id())), ..Replication::default() };
+    assert_eq!(one.lease.figures(), of_owner);
+    for number in 0..30 {
+        assert!(one.write(&format!("group {number}")));
+    }
+    let (seen, stop) = (Arc::new(Mutex::new(Vec::<Replication>::new())), Arc::new(AtomicI64::new(0)));
+    let (note, looks) = (seen.clone(), stop.clone());
+    let to = chain.replicate().while_opening(move |it| {
+        note.lock().push(it.clone());
+        looks.fetch_add(1, Ordering::Relaxed) < 12
+    });
+    let error = other.open_with(to).unwrap_err();
+    assert_eq!(error, crate::DeliveryError::Closed.to_string());
+    let seen = std::mem::take(&mut *seen.lock());
+    assert!(seen.iter().all(|it| it.role == Role::Standby));
+    assert!(seen.iter().any(|it| it.lag_rows > 10 && it.lag_bytes > 0), "{seen:?}");
+    assert_eq!(seen.last().map(|it| (it.lag_rows, &it.owner)), Some((0, &of_owner.owner)));
+    assert!(chain.now_ms.load(Ordering::Relaxed) < QUIET_MS && one.lease.is_held());
+    // While PostgreSQL does not answer, the lag grows.
+    chain.fail(vec![Some(Fault::Lost); 30]);
+    assert!(one.write("late"));
+    chain.now_ms.fetch_add(1, Ordering::Relaxed);
+    assert_eq!(one.lease.figures().lag_ms, 0, "it is confirmed");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::message::incoming::{Digest, Incoming};
 use crate::message::{Body, Message};
-use crate::store::replica::memory::InMemory;
+use crate::store::replica::tests::memory::InMemory;
 use crate::store::{Accepted, Action, ActionKind, Done, Filter, Limits, Options, Outcome, Store, WaitingRow};
 
 pub(super) const DAY_MS: i64 = 86_400_000;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::making::{DAY_MS, Random, Shelf, TINY, count, done, eight_numbers, incoming_with, new, positions};
 use crate::store::maintenance::check;
-use crate::store::replica::memory::InMemory;
+use crate::store::replica::tests::memory::InMemory;
 use crate::store::{Accepted, Attempts, Outcome, Position, Store, WaitingRow};
 
 type Name = (Option<&'static str>, String);

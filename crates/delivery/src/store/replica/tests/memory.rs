@@ -1,5 +1,6 @@
 //! A chain in memory, with the faults of one that is far away.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,11 +9,11 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use super::chain::Head;
-use super::following::{at, catch_up};
-use super::{Appended, Chain, Link, Replicate, Row};
 use crate::base::sync::Mutex;
 use crate::store::file::schema::{connect, connect_to_look};
+use crate::store::replica::chain::Head;
+use crate::store::replica::following::{at, catch_up};
+use crate::store::replica::{Appended, Chain, Link, Replicate, Row};
 use crate::store::sql::rows;
 
 /// What happens to an insert.
@@ -39,10 +40,14 @@ struct Kept {
     cut_for: u32,
 }
 
+/// What happens right before an insert.
+type Meanwhile = Box<dyn FnOnce() + Send>;
+
 /// Clones share the rows and the clock.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct InMemory {
     kept: Arc<Mutex<Kept>>,
+    meanwhile: Arc<Mutex<VecDeque<Meanwhile>>>,
     pub(crate) now_ms: Arc<AtomicI64>,
 }
 
@@ -51,6 +56,11 @@ impl InMemory {
     pub(crate) fn replicate(&self) -> Replicate {
         let (chain, now_ms) = (self.clone(), self.now_ms.clone());
         Replicate::with(Arc::new(move || Ok(Box::new(chain.clone()))), Arc::new(move || now_ms.load(Ordering::Relaxed)))
+    }
+
+    /// These happen, each one right before an insert.
+    pub(crate) fn before_inserts(&self, meanwhile: Vec<Meanwhile>) {
+        *self.meanwhile.lock() = meanwhile.into();
     }
 
     /// The next inserts end so, the last one first.
@@ -100,7 +110,7 @@ impl InMemory {
     /// A second file, beside the store, gets the rows that it does not have. Then both have the same content.
     pub(crate) fn check(&self, store: &Path) {
         let db = connect(&store.with_extension("replica"), "OFF", None).expect("it opens");
-        catch_up(&db, &mut self.clone()).expect("it can be followed");
+        catch_up(&db, &mut self.clone(), &self.replicate().lease()).expect("it can be followed");
         let there = content_of(&connect_to_look(store).expect("it opens"));
         for (place, (here, there)) in content_of(&db).iter().zip(&there).enumerate() {
             assert_eq!(here, there, "row {place}");
@@ -111,6 +121,10 @@ impl InMemory {
 
 impl Chain for InMemory {
     fn append(&mut self, before: Option<Link>, row: &Row) -> Appended {
+        let meanwhile = self.meanwhile.lock().pop_front();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
         let mut it = self.kept.lock();
         let fault = it.faults.pop().flatten();
         if fault == Some(Fault::FailOver) {
@@ -148,6 +162,12 @@ impl Chain for InMemory {
 
     fn read(&mut self, from: i64) -> Result<Vec<Row>, String> {
         Ok(self.kept.lock().rows.iter().skip(from as usize).take(10).cloned().collect())
+    }
+
+    fn after(&mut self, n: i64) -> Result<(u64, u64), String> {
+        let rows = self.rows();
+        let after = rows.iter().skip(n as usize + 1);
+        Ok((after.clone().count() as u64, after.map(|it| it.body.len() as u64).sum()))
     }
 
     fn wait(&mut self, time: Duration) {
