@@ -31,7 +31,6 @@ use crate::store::file::one_name::{REPLACED, is_database, refuse_side_name};
 use crate::store::file::owner::Ownership;
 use crate::store::file::schema;
 use crate::store::look::snapshot::Snapshot;
-use crate::store::replica::is_replicated;
 use crate::store::sql::cached;
 
 /// Writes the copy to `to`, which must not exist. The copy is checked: a problem in it was in the store already, or
@@ -98,8 +97,10 @@ pub fn restore(
             format!("{} exists: name a new file, or give --force: then it stays as STORE.replaced", store.display());
         return Err(DeliveryError::Usage(text));
     }
-    if is_there && open(path).is_ok_and(|db| is_replicated(&db).unwrap_or(false)) {
-        let text = format!("{} is replicated: restore to a new file, and replicate that by another name", store.display());
+    let owner = Snapshot::open(path).and_then(|it| it.last_owner()); // one that can't be read may be replaced
+    if is_there && owner.is_ok_and(|it| it.is_some()) {
+        let text =
+            format!("{} is replicated: restore to a new file, and replicate that by another name", store.display());
         return Err(DeliveryError::Usage(text));
     }
     let new = NewFile::begin(path, ".restoring")?;
@@ -133,7 +134,7 @@ fn begin_epoch(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
                 WHERE share IS NOT NULL";
     db.execute(text, [now_ms, i64::MAX])?;
     // What is restored is alone: it has not what was written after the backup.
-    db.execute_batch("DELETE FROM held_back; DELETE FROM meta WHERE name = 'chain'; COMMIT")
+    db.execute_batch("DELETE FROM held_back; DELETE FROM meta WHERE name IN ('chain', 'chain_owner'); COMMIT")
 }
 
 /// Gives the store its other name, together with the contents of its log. Nothing else has the store open. A store

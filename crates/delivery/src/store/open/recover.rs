@@ -175,7 +175,8 @@ fn open(db: Connection, path: &Path, mut options: Options, number: fn(Digest) ->
 fn refuse_replicated(db: &Connection, has_chain: bool) -> Result<()> {
     if !has_chain && is_replicated(db)? {
         let what = "it is replicated, and only a process with --replicate-to may write it";
-        let advice = "start one with the address that the store was begun with, and give commands the address of its HTTP";
+        let advice =
+            "start one with the address that the store was begun with, and give commands the address of its HTTP";
         return Err(Broken::Chain(what.to_owned(), advice));
     }
     Ok(())

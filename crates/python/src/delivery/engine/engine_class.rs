@@ -485,7 +485,6 @@ impl Asked {
         self.check.as_ref().map_or(Ok(()), |check| check.call0(py).map(drop))?;
         core::check_not_exiting()
     }
-
 }
 
 /// Waits as a standby, until `asked` raises.
