@@ -41,11 +41,12 @@ use crate::sinks::Verdict;
 use crate::sinks::http::{address::HttpAddress, trial::try_out};
 use crate::sinks::{Delivery, Owner, TAKES_NO_NAMED, TakesNamed, Verdicts};
 use crate::store::file::owner::Ownership;
-use crate::store::replica::{Lease, Replication};
+use crate::store::replica::{Lease, Replicate, Replication, Role};
 use crate::store::{
     self, Action, Broken, Checkpoints, Opening, Options, PAUSED, Progress, RESTORED, Store, StoredDestination,
     StoredTenant,
 };
+use crossbeam_utils::sync::Parker;
 use tickwheel::{Clock, Timer};
 
 /// An open store with all its waiting messages. Nothing is due before `start`.
@@ -194,6 +195,11 @@ impl Engine {
     #[must_use]
     pub fn replication(&self) -> Option<Replication> {
         self.lease.as_ref().map(|it| it.figures())
+    }
+
+    /// Where the store is replicated to, if it is.
+    pub(super) fn chain(&self) -> Option<(&Replicate, &Arc<Lease>)> {
+        self.settings.replicate.as_ref().zip(self.lease.as_ref())
     }
 
     /// Must be called in a child that was forked while the engine was open: the store belongs to the parent.
@@ -456,7 +462,7 @@ impl Engine {
 
     /// The named destinations of the store, as of the last commit. Their secrets stay in the store.
     pub(crate) fn destinations(&self) -> Result<BTreeMap<String, NamedSettings>, DeliveryError> {
-        self.with_writer(|writer| {
+        self.ask_writer(|writer| {
             let read = |it: &StoredDestination| {
                 let stored: NamedSettings = serde_json::from_str(&it.settings).unwrap_or_default();
                 (
@@ -470,7 +476,7 @@ impl Engine {
 
     /// The tenants that were set or paused, as of the last commit.
     pub(crate) fn tenants(&self) -> Result<BTreeMap<String, TenantSettings>, DeliveryError> {
-        self.with_writer(|writer| {
+        self.ask_writer(|writer| {
             let read = |it: &StoredTenant| {
                 let stored: TenantSettings =
                     it.settings.as_deref().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
@@ -487,7 +493,7 @@ impl Engine {
     /// The system gives no thread.
     #[cfg(feature = "http")]
     pub fn test_destination(&self, name: &str) -> Result<Option<(Verdict, Duration)>, DeliveryError> {
-        let stored = self.with_writer(|writer| writer.store.destination(name).map(|it| it.settings.clone()))?;
+        let stored = self.ask_writer(|writer| writer.store.destination(name).map(|it| it.settings.clone()))?;
         let Some(stored) = stored else { return Ok(None) };
         let settings = serde_json::from_str(&stored).map_err(|_| {
             DeliveryError::Usage(format!("this version can't read the settings of {name}: set it again"))
@@ -611,6 +617,28 @@ impl Engine {
         self.writer.lock().as_mut().map(run).ok_or(DeliveryError::Closed)
     }
 
+    /// The same for a question of another thread. The writer has its lock while a group waits for the chain, which may be away for
+    /// long.
+    ///
+    /// # Errors
+    /// [`DeliveryError::StoreWaits`]: the chain does not answer.
+    fn ask_writer<T>(&self, ask: impl FnOnce(&mut Writer) -> T) -> Result<T, DeliveryError> {
+        let Some(lease) = &self.lease else { return self.with_writer(ask) };
+        let pause = Parker::new();
+        loop {
+            if let Some(mut writer) = self.writer.try_lock() {
+                return writer.as_mut().map(ask).ok_or(DeliveryError::Closed);
+            }
+            let figures = lease.figures();
+            if figures.role == Role::QuietOwner && figures.lag_rows > 0 {
+                let path = self.ownership.upgrade().map(|it| it.path().to_owned()).unwrap_or_default();
+                let what = "PostgreSQL has not confirmed what is written";
+                return Err(DeliveryError::StoreWaits(StoreError::new(&path, what, "look at PostgreSQL")));
+            }
+            pause.park_timeout(Duration::from_millis(5));
+        }
+    }
+
     /// Does the same for a function that may fail. The error names the store.
     pub(crate) fn try_writer<T>(&self, run: impl FnOnce(&mut Writer) -> store::Result<T>) -> Result<T, DeliveryError> {
         self.with_writer(|writer| run(writer).map_err(|broken| broken.of(writer.store.path()).into()))?
@@ -649,7 +677,12 @@ fn open_store(
     options.replicate = settings.replicate.clone().zip(lease.cloned());
     options.guard = Some(ownership.clone());
     let path = ownership.path();
-    let store = Store::open(path, options)?;
+    let mut store = Store::open(path, options)?;
+    // A send that an earlier owner began before its lease was over may take so long.
+    let longest_send_ms = match lease {
+        Some(_) => store.note_longest_send(settings.sink_timeout_ms as i64).map_err(|broken| broken.of(path))? as u64,
+        None => 0,
+    };
     let mut dispatcher = Dispatcher::new(
         timer.clone(),
         wall.clone(),
@@ -659,6 +692,9 @@ fn open_store(
         Duration::from_millis(settings.unanswered_for_ms),
         settings.seed,
     );
+    if lease.is_some() {
+        dispatcher.others_until_us = timer.clock().now_us() + longest_send_ms * 1_000;
+    }
     let kept = || {
         let restored = store.get_meta::<String>(RESTORED)?;
         Ok((store.get_meta::<i64>(PAUSED)?, store.paused_lanes()?, store.running_actions()?, restored))

@@ -103,6 +103,12 @@ pub struct Limits {
     pub first_due_times: usize,
     /// Named destinations that stay in memory with nothing to do.
     pub idle_shares: usize,
+    /// The fewest bytes of rows after which a replicated store gets another base; 0: one with each look.
+    pub base_bytes: u64,
+    /// Bytes of one piece of it.
+    pub base_piece: usize,
+    /// How often it is asked whether there are as many.
+    pub base_look_ms: u64,
 }
 
 impl Default for Limits {
@@ -129,6 +135,9 @@ impl Default for Limits {
             shortest_part_ms: 1_000,
             first_due_times: 100_000,
             idle_shares: 1_000,
+            base_bytes: 256 << 20,
+            base_piece: 1 << 20,
+            base_look_ms: 10_000,
         }
     }
 }
@@ -159,6 +168,9 @@ impl Limits {
             shortest_part_ms: 1_000,
             first_due_times: 1,
             idle_shares: 0,
+            base_bytes: 1,
+            base_piece: 4_096,
+            base_look_ms: 1,
         }
     }
 }

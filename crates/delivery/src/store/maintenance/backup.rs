@@ -134,7 +134,7 @@ fn begin_epoch(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
                 WHERE share IS NOT NULL";
     db.execute(text, [now_ms, i64::MAX])?;
     // What is restored is alone: it has not what was written after the backup.
-    db.execute_batch("DELETE FROM held_back; DELETE FROM meta WHERE name IN ('chain', 'chain_owner'); COMMIT")
+    db.execute_batch("DELETE FROM held_back; DELETE FROM meta WHERE name GLOB 'chain*'; COMMIT")
 }
 
 /// Gives the store its other name, together with the contents of its log. Nothing else has the store open. A store
@@ -186,6 +186,21 @@ fn copy_into(
     stop: &Stop,
     change: impl FnOnce(&Connection) -> rusqlite::Result<()>,
 ) -> Result<Checked, DeliveryError> {
+    copy(new, source, stop, change)?;
+    let copy = Snapshot::open_unshared(&new.path)?;
+    let checked = check_snapshot(&copy, stop)?;
+    copy.close()?;
+    new.sync()?;
+    Ok(checked)
+}
+
+/// The same, without the check: the copy is complete, and perhaps not on the disk.
+pub(in crate::store) fn copy(
+    new: &NewFile,
+    source: Snapshot,
+    stop: &Stop,
+    change: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+) -> Result<(), DeliveryError> {
     let mut db = open(&new.path)?;
     stop.watch(&db)?;
     let failed = |error: rusqlite::Error| stop.or(because(&new.path, &error));
@@ -200,10 +215,5 @@ fn copy_into(
     source.close()?;
     // Like its source, the copy would have a log beside it. This turns it into a single file.
     db.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(())).and_then(|()| change(&db)).map_err(failed)?;
-    close(&new.path, db)?;
-    let copy = Snapshot::open_unshared(&new.path)?;
-    let checked = check_snapshot(&copy, stop)?;
-    copy.close()?;
-    new.sync()?;
-    Ok(checked)
+    close(&new.path, db)
 }

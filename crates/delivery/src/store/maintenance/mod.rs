@@ -49,7 +49,7 @@ impl Stop {
         self.check()
     }
 
-    fn check(&self) -> Result<(), DeliveryError> {
+    pub(in crate::store) fn check(&self) -> Result<(), DeliveryError> {
         if self.is_asked.load(Ordering::SeqCst) { Err(DeliveryError::Closed) } else { Ok(()) }
     }
 

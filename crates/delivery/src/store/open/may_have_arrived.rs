@@ -61,6 +61,33 @@ impl Store {
         positions.iter().map(|(due_ms, _)| *due_ms).max().map_or(Ok(()), |due_ms| self.note_redelivered(due_ms))
     }
 
+    /// Leaves out what may have arrived, of these messages with a row in `waiting`, or without.
+    pub(crate) fn leave_out_redelivered(&self, found: &mut Vec<Position>) -> Result<()> {
+        let text = "SELECT 1 FROM waiting WHERE due_ms = ? AND seq = ? AND redelivered = 1";
+        let mut marked = cached(&self.db, text)?;
+        let mut failed = Ok(());
+        found.retain(|it| {
+            !marked.exists(*it).unwrap_or_else(|error| {
+                failed = Err(error.into());
+                false
+            })
+        });
+        failed
+    }
+
+    /// Notes how long a send of this process may take, in milliseconds. Returns the same of this process and of the one before, with
+    /// their named destinations.
+    pub(crate) fn note_longest_send(&mut self, ms: i64) -> Result<i64> {
+        let text =
+            "SELECT ifnull(max(json_extract(settings, '$.sink_timeout_s')), 0) FROM destinations WHERE settings <> ''";
+        let named_s: f64 = self.db.query_row(text, [], |row| row.get(0))?;
+        let before_ms = meta::get_int(&self.db, LONGEST_SEND)?;
+        self.begin()?;
+        meta::put(&self.db, LONGEST_SEND, ms)?;
+        self.commit()?;
+        Ok(ms.max(before_ms).max((named_s * 1_000.0) as i64))
+    }
+
     /// Notes that messages whose last attempt had no answer may have arrived.
     pub(crate) fn note_unanswered(&mut self) -> Result<()> {
         self.redelivered_until_ms = note_may_have_arrived_unanswered(&self.db, self.redelivered_until_ms)?;
@@ -170,6 +197,9 @@ fn give(of: &str) -> String {
 
 /// Set in `meta` beside the limit: its time on the clock of the table of attempts, which is not stepped.
 pub(crate) const STEADY_UNTIL: &str = "steady_until_ms";
+
+/// Of a replicated store, in `meta`: the longest time that a send of the last owner may take.
+const LONGEST_SEND: &str = "longest_send_ms";
 
 pub(in crate::store) fn clear(db: &Connection) -> Result<()> {
     for name in ["sent_until_ms", STEADY_UNTIL] {

@@ -22,6 +22,8 @@
 //! | `openings`, `commits` | see `tables/meta.rs` |
 //! | `steps`, `stepped_ms`, `step_followed_seq` | the steps of the wall clock, and which rules have followed, see `occurrences.rs` |
 //! | `stopping` | the process was asked to stop: it may be ended while it sends |
+//! | `longest_send_ms` | see `may_have_arrived.rs` |
+//! | `chain`, `chain_owner`, `text N` | of a replicated store, see `replica/following.rs` and `log.rs` |
 //!
 //! For readers of the store, the writer notes three more values. `committed_ms` is the time of its last commit.
 //! `down_since_ms` and `down_reason` are set while the destination is down, and null afterwards.
@@ -82,8 +84,9 @@ impl Store {
     }
 }
 
-fn open(db: Connection, path: &Path, mut options: Options, number: fn(Digest) -> i64) -> Result<Store> {
-    let replica = options.replicate.take().map(|(to, lease)| Replica::open(&db, &to, &lease)).transpose()?;
+fn open(mut db: Connection, path: &Path, mut options: Options, number: fn(Digest) -> i64) -> Result<Store> {
+    let replica =
+        options.replicate.take().map(|(to, lease)| Replica::open(&mut db, &to, &lease, options.limits)).transpose()?;
     refuse_replicated(&db, replica.is_some())?;
     execute(&db, "BEGIN IMMEDIATE", ())?;
     Log::open(replica.is_some().then(|| Log::of(&db)).transpose()?);

@@ -23,11 +23,15 @@ pub(crate) enum Kind {
     Beat = 3,
     /// The owner has closed the store.
     Ended = 4,
+    /// The store is not replicated any more.
+    Left = 5,
 }
 
 impl Kind {
     pub(super) fn of(number: i16) -> Option<Self> {
-        [Self::Made, Self::Taken, Self::Group, Self::Beat, Self::Ended].into_iter().find(|it| *it as i16 == number)
+        [Self::Made, Self::Taken, Self::Group, Self::Beat, Self::Ended, Self::Left]
+            .into_iter()
+            .find(|it| *it as i16 == number)
     }
 }
 
@@ -69,6 +73,36 @@ pub(crate) struct Head {
     pub kind: Kind,
 }
 
+/// A copy of a file that has the rows up to one of them, in pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Base {
+    pub at: Link,
+    /// Of the process that made it. No two bases have the same row and the same epoch.
+    pub epoch: i64,
+    pub pieces: i64,
+    pub digest: [u8; 16],
+    /// The wall clock when it was made.
+    pub made_ms: i64,
+}
+
+impl Base {
+    /// The piece 0, which is the last one that is inserted. The digest of the row is in front.
+    pub(super) fn last_piece(&self) -> Vec<u8> {
+        let numbers = [self.pieces.to_le_bytes(), self.made_ms.to_le_bytes()].concat();
+        [&self.at.digest[..], &self.digest, &numbers].concat()
+    }
+
+    /// Reads what [`last_piece`](Base::last_piece) has written.
+    pub(super) fn read(n: i64, epoch: i64, piece: &[u8]) -> Option<Self> {
+        let (at, rest) = piece.split_first_chunk::<16>()?;
+        let (digest, rest) = rest.split_first_chunk::<16>()?;
+        let (pieces, rest) = rest.split_first_chunk::<8>()?;
+        let made_ms = i64::from_le_bytes(rest.try_into().ok()?);
+        let at = Link { n, digest: *at };
+        Some(Self { at, epoch, pieces: i64::from_le_bytes(*pieces), digest: *digest, made_ms })
+    }
+}
+
 /// How an insert of a row ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Appended {
@@ -94,6 +128,21 @@ pub(crate) trait Chain: Send {
 
     /// How many rows there are after this number, and the bytes of their bodies, as they are kept.
     fn after(&mut self, n: i64) -> Result<(u64, u64), String>;
+
+    /// The take-over with this epoch.
+    fn taken(&mut self, epoch: i64) -> Result<Option<Row>, String>;
+
+    /// Inserts a piece of a base at row `n`, made by the process with this epoch. It is confirmed when this returns. Pieces count from 1;
+    /// the piece 0 makes the base whole.
+    fn put_piece(&mut self, n: i64, epoch: i64, piece: i64, body: &[u8]) -> Result<(), String>;
+
+    /// The newest whole base whose row is in the chain.
+    fn base(&mut self) -> Result<Option<Base>, String>;
+
+    fn piece(&mut self, base: &Base, piece: i64) -> Result<Vec<u8>, String>;
+
+    /// Deletes some thousand rows before a base, but take-overs, and pieces of bases before it. Returns whether there may be more.
+    fn trim(&mut self, base: &Base) -> Result<bool, String>;
 
     /// Waits before it is asked again; it may be shorter.
     fn wait(&mut self, time: Duration) {

@@ -2,6 +2,7 @@
 
 use rusqlite::Connection;
 
+use super::base::{fetch, is_before};
 use super::chain::Head;
 use super::{Appended, Chain, Kind, Lease, Link, Row, unusable};
 use crate::store::log::Replay;
@@ -12,6 +13,10 @@ use crate::store::tables::meta;
 const AT: &str = "chain";
 /// The name in `meta` of the last take-over that the file has: its epoch, a space, and its body.
 const OWNER: &str = "chain_owner";
+/// The name in `meta` of the body of row 0, if this file has made it.
+const MADE: &str = "chain_made";
+/// At the end of that body: the file has messages, and a base comes before anything else.
+const MOVED: &str = " moved";
 /// What the first row comes after.
 const BEFORE: Link = Link { n: -1, digest: [0; 16] };
 
@@ -57,11 +62,19 @@ pub(super) fn at(db: &Connection) -> Result<Option<Link>> {
     parsed.map(Some).ok_or_else(|| unusable(format!("{text:?} is no place in a chain")))
 }
 
+/// Makes the file one without a chain.
+pub(super) fn forget(db: &Connection) -> Result<()> {
+    execute(db, "DELETE FROM meta WHERE name GLOB 'chain*' OR name GLOB 'text [0-9]*'", ()).map(drop)
+}
+
 /// The body of a take-over: a random text, so that no two are the same, the process id, and the host.
 pub(super) fn name_of_this_process(db: &Connection) -> Result<Vec<u8>> {
-    let random: String = db.query_row("SELECT lower(hex(randomblob(8)))", [], |row| row.get(0))?;
     let host = rustix::system::uname();
-    Ok(format!("{random} {} {}", std::process::id(), host.nodename().to_string_lossy()).into_bytes())
+    Ok(format!("{} {} {}", random_text(db)?, std::process::id(), host.nodename().to_string_lossy()).into_bytes())
+}
+
+fn random_text(db: &Connection) -> Result<String> {
+    Ok(db.query_row("SELECT lower(hex(randomblob(8)))", [], |row| row.get(0))?)
 }
 
 /// The host and the process id in such a body.
@@ -87,22 +100,33 @@ pub(crate) fn last_owner(db: &Connection) -> Result<Option<(i64, String, u32)>> 
     Ok(noted.split_once(' ').and_then(parse))
 }
 
-/// Runs the rows that the file does not have. Returns the last one. An empty chain begins with this file, if it is new.
+/// Runs the rows that the file does not have, from the newest base on if they were deleted. Returns the last one. An empty chain begins
+/// with this file.
 ///
 /// # Errors
 /// The chain can't be read; it is of another store, or the file has rows that it has not.
-pub(crate) fn catch_up(db: &Connection, chain: &mut dyn Chain, lease: &Lease) -> Result<Head, Failed> {
-    let mut at = match at(db)? {
-        Some(at) => at,
-        None => join(db, chain)?,
-    };
+pub(crate) fn catch_up(db: &mut Connection, chain: &mut dyn Chain, lease: &Lease) -> Result<Head, Failed> {
+    if at(db)?.is_none() {
+        join(db, chain, lease)?;
+    }
+    let mut at_before = None;
     let mut replay = Replay::of(db)?;
     let mut left = None;
     loop {
         lease.look()?;
+        let at = at(db)?.ok_or_else(|| unusable("the base has no place in the chain".to_owned()))?;
         let rows = chain.read(at.n).map_err(Failed::Away)?;
-        let first = rows.first().filter(|it| it.link == at);
-        let first = first.ok_or_else(|| unusable(format!("PostgreSQL has lost row {} of the chain", at.n)))?;
+        let is_next = |row: &Row| row.link.n == at.n + 1;
+        let Some(first) = rows.first().filter(|it| it.link == at && rows.get(1).is_none_or(is_next)) else {
+            let base = chain.base().map_err(Failed::Away)?.filter(|it| it.at.n > at.n && at_before != Some(at));
+            let owner = meta::get::<String>(db, OWNER)?.unwrap_or_default();
+            match base {
+                Some(base) if is_before(at, &owner, chain)? => fetch(db, chain, &base, lease)?,
+                _ => return Err(unusable(format!("PostgreSQL has lost row {} of the chain", at.n)).into()),
+            }
+            (at_before, replay) = (Some(at), Replay::of(db)?);
+            continue;
+        };
         if rows.len() == 1 {
             lease.note_lag(0, 0);
             return Ok(first.head());
@@ -111,7 +135,6 @@ pub(crate) fn catch_up(db: &Connection, chain: &mut dyn Chain, lease: &Lease) ->
             return Err(unusable(format!("row {} of the chain is damaged", pair[1].link.n)).into());
         }
         run(db, &mut replay, &rows[1..], lease)?;
-        at = rows[rows.len() - 1].link;
         left = match left {
             None => Some((0, 0)), // most often there is nothing more
             Some((0, 0)) => Some(chain.after(at.n).map_err(Failed::Away)?),
@@ -132,7 +155,7 @@ pub(super) fn run(db: &Connection, replay: &mut Replay, rows: &[Row], lease: &Le
     let each = |row: &Row| match row.kind {
         Kind::Group => replay.run(db, &row.body),
         Kind::Taken => note_owner(db, row, lease),
-        Kind::Made | Kind::Beat | Kind::Ended => Ok(()),
+        Kind::Made | Kind::Beat | Kind::Ended | Kind::Left => Ok(()),
     };
     let last = rows.last().map_or(BEFORE, |it| it.link);
     let ran = rows.iter().try_for_each(each).and_then(|()| note_at(db, last)).and_then(|()| execute(db, "COMMIT", ()));
@@ -142,28 +165,61 @@ pub(super) fn run(db: &Connection, replay: &mut Replay, rows: &[Row], lease: &Le
     ran.map(drop)
 }
 
-/// Makes a new file the first row of its chain, or of an empty one.
-fn join(db: &Connection, chain: &mut dyn Chain) -> Result<Link, Failed> {
-    if !meta::last_openings(db)?.0.is_empty() {
-        let what = "this store has messages already, and only a new one can be replicated";
-        return Err(unusable(what.to_owned()).into());
+/// Makes a file without a chain part of one: a new file gets the newest base, or row 0; one with messages begins an empty chain.
+fn join(db: &mut Connection, chain: &mut dyn Chain, lease: &Lease) -> Result<(), Failed> {
+    let is_new = meta::last_openings(db)?.0.is_empty();
+    if is_new && let Some(base) = chain.base().map_err(Failed::Away)? {
+        return fetch(db, chain, &base, lease);
     }
-    let id = meta::get::<String>(db, "store_id")?.unwrap_or_default();
-    let made = Row::after(BEFORE, 0, Kind::Made, id.into_bytes());
     let row = match chain.read(0).map_err(Failed::Away)?.into_iter().next() {
         Some(row) => row,
-        None => match chain.append(None, &made) {
-            Appended::Stored | Appended::Seen => made,
-            Appended::Refused => return Err(Failed::Away("another process has just made the chain".to_owned())),
-            Appended::Unknown(reason) => return Err(Failed::Away(reason)),
-        },
+        None => begin(db, chain, is_new)?,
     };
-    if row.kind != Kind::Made || !row.follows(BEFORE) {
-        return Err(unusable("row 0 of the chain is damaged".to_owned()).into());
+    let made = std::str::from_utf8(&row.body).ok().filter(|_| row.kind == Kind::Made && row.follows(BEFORE));
+    let made = made.ok_or_else(|| unusable("row 0 of the chain is damaged".to_owned()))?;
+    let is_own = meta::get::<String>(db, MADE)?.as_deref() == Some(made);
+    if !is_new && !is_own {
+        return Err(unusable(
+            "the chain has begun with another file: name another store, or use a new file".to_owned(),
+        )
+        .into());
+    }
+    if is_new && made.ends_with(MOVED) {
+        let what = "the store is being moved into replication: start the machine that has its file first";
+        return Err(unusable(what.to_owned()).into());
     }
     execute(db, "BEGIN IMMEDIATE", ())?; // a file with one of both would be of another store
-    meta::put(db, "store_id", String::from_utf8_lossy(&row.body))?;
+    meta::put(db, "store_id", made.split(' ').next())?;
+    meta::delete(db, MADE)?;
     note_at(db, row.link)?;
     execute(db, "COMMIT", ())?;
-    Ok(row.link)
+    Ok(())
+}
+
+/// Inserts row 0: the name of the store, a random text, and whether a base comes before anything else. The file has noted it before.
+fn begin(db: &Connection, chain: &mut dyn Chain, is_new: bool) -> Result<Row, Failed> {
+    let made = match meta::get::<String>(db, MADE)? {
+        Some(made) => made,
+        None => {
+            let id = meta::get::<String>(db, "store_id")?.unwrap_or_default();
+            let made = format!("{id} {}{}", random_text(db)?, if is_new { "" } else { MOVED });
+            meta::put(db, MADE, &made)?;
+            made
+        }
+    };
+    let made = Row::after(BEFORE, 0, Kind::Made, made.into_bytes());
+    match chain.append(None, &made) {
+        Appended::Stored | Appended::Seen => Ok(made),
+        Appended::Refused => Err(Failed::Away("another process has just made the chain".to_owned())),
+        Appended::Unknown(reason) => Err(Failed::Away(reason)),
+    }
+}
+
+/// Whether the file is one with messages that are not in the chain yet. Its base comes before anything else.
+pub(super) fn is_moving_in(newest: &Head, chain: &mut dyn Chain) -> Result<bool, Failed> {
+    if newest.kind != Kind::Made || chain.base().map_err(Failed::Away)?.is_some() {
+        return Ok(false);
+    }
+    let made = chain.read(0).map_err(Failed::Away)?.into_iter().next();
+    Ok(made.is_some_and(|it| it.body.ends_with(MOVED.as_bytes())))
 }

@@ -188,6 +188,11 @@ impl Lease {
         (seen.0.epoch, seen.0.owner) = (epoch, owner);
     }
 
+    /// Notes when the newest base was made.
+    pub(super) fn note_base(&self, made_ms: Option<i64>) {
+        self.seen.lock().0.base_ms = made_ms;
+    }
+
     /// Notes so many rows that are not there yet.
     pub(super) fn note_lag(&self, rows: u64, bytes: u64) {
         let now_ms = self.now_ms();

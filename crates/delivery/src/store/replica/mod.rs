@@ -3,6 +3,7 @@
 //!
 //! `docs/internals/replication.md` has the states, and what follows from each failure.
 
+mod base;
 mod chain;
 mod following;
 mod lease;
@@ -11,7 +12,9 @@ mod owner;
 mod postgresql;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tools;
 
+pub(crate) use base::Bases;
 pub(crate) use chain::{Appended, Chain, Kind, Link, Row};
 pub(crate) use following::{is_replicated, last_owner};
 pub(crate) use lease::{BEAT_EVERY_MS, Lease};

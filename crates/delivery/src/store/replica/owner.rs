@@ -1,15 +1,21 @@
 //! The process that owns a chain, and how it became its owner.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::base;
 use super::chain::Head;
-use super::following::{Failed, catch_up, last_owner, name_of_this_process, note_at, note_owner, run};
+use super::following::{
+    Failed, catch_up, forget, is_moving_in, last_owner, name_of_this_process, note_at, note_owner, run,
+};
 use super::lease::QUIET_MS;
 use super::{Appended, Chain, Kind, Lease, Link, Replicate, Row, unusable};
+use crate::store::file::options::Limits;
 use crate::store::log::Replay;
+use crate::store::maintenance::Stop;
 use crate::store::sql::{Broken, Result, execute};
 
 /// The longest wait between two tries of an insert.
@@ -36,17 +42,26 @@ impl Replica {
     ///
     /// # Errors
     /// As for [`catch_up`]; the chain could not be reached at first; it was asked to stop.
-    pub(crate) fn open(db: &Connection, to: &Replicate, lease: &Arc<Lease>) -> Result<Self> {
+    pub(crate) fn open(db: &mut Connection, to: &Replicate, lease: &Arc<Lease>, limits: Limits) -> Result<Self> {
         if let Some((epoch, host, pid)) = last_owner(db)? {
             lease.note_owner(epoch, Some((host, pid)));
         }
         let mut chain = to.open().map_err(unusable)?;
         let mut newest = catch_up(db, &mut *chain, lease)?;
+        if is_moving_in(&newest, &mut *chain)? {
+            let path = PathBuf::from(db.path().unwrap_or_default());
+            base::make(&path, &mut *chain, None, limits.base_piece, &Stop::default())?;
+        }
         // When an answer showed a new row, or was the first one after a question without an answer.
         let mut seen_ms = Some(lease.now_ms());
         loop {
             if lease.epoch() >= 0 && newest.epoch != lease.epoch() {
                 return Err(Broken::Fenced); // memory has what the owner since then has changed
+            }
+            if newest.kind == Kind::Left {
+                let what =
+                    "the store has left replication, and its chain has ended: name another store, for a new chain";
+                return Err(unusable(what.to_owned()));
             }
             let is_over = matches!(newest.kind, Kind::Made | Kind::Ended) || newest.epoch == lease.epoch();
             if is_over || seen_ms.is_some_and(|seen_ms| lease.now_ms() - seen_ms >= QUIET_MS) {
@@ -147,10 +162,19 @@ impl Replica {
         let row = Row::after(self.at, self.epoch, Kind::Ended, Vec::new());
         self.chain.append(Some(self.at), &row); // without it, a standby waits for the end of the lease
     }
+
+    /// Ends the chain for good, and makes the file one without a chain.
+    ///
+    /// # Errors
+    /// As for `append`.
+    pub(super) fn leave(mut self, db: &Connection) -> Result<()> {
+        self.append(&Row::after(self.at, self.epoch, Kind::Left, Vec::new()))?;
+        forget(db)
+    }
 }
 
 /// What a standby does when it looks. Returns the newest row.
-fn look(db: &Connection, chain: &mut dyn Chain, lease: &Lease, before: Head) -> Result<Head, Failed> {
+fn look(db: &mut Connection, chain: &mut dyn Chain, lease: &Lease, before: Head) -> Result<Head, Failed> {
     match chain.newest().map_err(Failed::Away)? {
         Some(it) if it.link == before.link => {
             lease.note_lag(0, 0);

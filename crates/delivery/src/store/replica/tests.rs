@@ -2,6 +2,7 @@
 
 pub(crate) mod memory;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,16 +10,20 @@ use std::sync::mpsc::channel;
 
 use tempfile::TempDir;
 
-use super::chain::{Chain, Kind, Link, Row};
-use super::lease::QUIET_MS;
+use super::base::{Rows, make};
+use super::chain::{Base, Chain, Kind, Link, Row};
+use super::lease::{LEASE_MS, QUIET_MS};
 use super::{Appended, Lease, Replicate, Replication, Role};
 use crate::base::sync::Mutex;
+use crate::due::window::Bounds;
+use crate::group::items::{Answer, Item};
 use crate::message::incoming::Digest;
-use crate::scenarios::testing::{LONG, folder_in_memory, play_seeds};
+use crate::run::settings::Settings;
+use crate::scenarios::testing::{ByHand, LONG, START_MS, cancel, folder_in_memory, play_seeds, put};
 use crate::store::maintenance::Stop;
 use crate::store::maintenance::closed::compact;
 use crate::store::sql::failing;
-use crate::store::{Options, Store};
+use crate::store::{ActionKind, Filter, Limits, Options, Store};
 use memory::{Fault, InMemory};
 
 const DAY_MS: i64 = 86_400_000;
@@ -64,6 +69,36 @@ pub(super) fn exercise(open: &dyn Fn() -> Box<dyn Chain>) {
     assert!(read == rows[1..], "all rows, in order, as they were written");
     assert!(read.windows(2).all(|it| it[1].follows(it[0].link)));
     assert_eq!(other.read(7), Ok(vec![]));
+    assert_eq!(other.after(3).map(|it| it.0), Ok(3));
+    assert_eq!(other.taken(1), Ok(Some(rows[1].clone())));
+    assert_eq!(other.taken(2), Ok(None));
+    exercise_bases(&mut *one, &mut *other, &rows);
+}
+
+fn exercise_bases(one: &mut dyn Chain, other: &mut dyn Chain, rows: &[Row]) {
+    assert_eq!(one.base(), Ok(None));
+    let base_at = |place: usize, epoch| Base { at: rows[place].link, epoch, pieces: 2, digest: [9; 16], made_ms: 77 };
+    let base = base_at(3, 1);
+    let piece = vec![5; 300_000];
+    assert_eq!(one.put_piece(3, 1, 1, &piece), Ok(()));
+    assert!(one.put_piece(3, 1, 1, &piece).is_err(), "it is there");
+    assert_eq!(one.put_piece(3, 1, 2, b"the end"), Ok(()));
+    assert_eq!(other.base(), Ok(None), "it is half there");
+    assert_eq!(one.put_piece(3, 1, 0, &base.last_piece()), Ok(()));
+    assert_eq!(other.base(), Ok(Some(base)));
+    let forked = Base { at: Link { digest: [8; 16], ..rows[5].link }, ..base_at(5, 1) };
+    assert_eq!(one.put_piece(5, 1, 0, &forked.last_piece()), Ok(()));
+    assert_eq!(other.base(), Ok(Some(base)), "the row of the newer one is not in the chain");
+    assert_eq!(other.piece(&base, 1), Ok(piece));
+    assert_eq!(other.piece(&base, 2), Ok(b"the end".to_vec()));
+    while one.trim(&base).unwrap() {}
+    assert_eq!(other.read(0).unwrap()[..2], [rows[1].clone(), rows[3].clone()], "a take-over, and the row of the base");
+    let newer = base_at(5, 2);
+    assert_eq!(one.put_piece(5, 2, 0, &newer.last_piece()), Ok(()));
+    assert_eq!(other.base(), Ok(Some(newer)));
+    while one.trim(&newer).unwrap() {}
+    assert!(other.piece(&base, 1).is_err(), "it is deleted");
+    assert_eq!(other.newest(), Ok(Some(rows[6].head())));
 }
 
 #[test]
@@ -107,6 +142,17 @@ impl Machine {
         Ok(())
     }
 
+    /// Makes a base, and deletes the rows before it. At most so many pieces are stored.
+    fn make_base(&self, chain: &InMemory, pieces: Option<usize>) -> bool {
+        chain.limit_pieces(pieces);
+        let (path, chain, epoch) = (self.path(), &mut chain.clone(), self.lease.figures().epoch);
+        let made = make(&path, chain, Some(epoch), 65_536, &Stop::default()).is_ok();
+        chain.limit_pieces(None);
+        let never = Limits { base_bytes: u64::MAX, ..Limits::default() };
+        Rows::default().look_after(&path, chain, &self.lease, never, &Stop::default()).unwrap();
+        made
+    }
+
     /// Writes a group. After an error the process ends.
     fn write(&mut self, name: &str) -> bool {
         let store = self.store.as_mut().expect("it is open");
@@ -131,7 +177,7 @@ fn play(seed: u64, is_shown: bool) {
     for step in 0..80 {
         let which = random.usize(0..2);
         let machine = &mut machines[which];
-        let action = random.u8(0..20);
+        let action = random.u8(0..21);
         if is_shown {
             eprintln!("{step}: machine {which}, action {action}, {} rows", chain.rows().len());
         }
@@ -166,6 +212,9 @@ fn play(seed: u64, is_shown: bool) {
                 if let Some(mut store) = machine.store.take() {
                     store.end_chain();
                 }
+            }
+            19 if machine.store.is_some() => {
+                machine.make_base(&chain, random.bool().then(|| random.usize(0..4)));
             }
             _ => chain.fail_over(),
         }
@@ -271,6 +320,64 @@ fn a_standby_shows_its_lag_and_the_owner_and_can_be_stopped() {
 }
 
 #[test]
+fn a_lease_counts_from_the_begin_of_an_insert() {
+    let chain = InMemory::default();
+    let mut one = Machine::new(&chain);
+    one.open(&chain).unwrap();
+    let clock = chain.now_ms.clone();
+    chain.before_inserts(vec![Box::new(move || clock.store(1_500 + clock.load(Ordering::Relaxed), Ordering::Relaxed))]);
+    assert!(one.write("slow") && one.lease.is_held());
+    chain.now_ms.fetch_add(500, Ordering::Relaxed);
+    assert!(!one.lease.is_held(), "2 s have passed since the insert began");
+}
+
+/// One owner has sends under way when its lease ends, and another takes over. What a send does is not over until it is cut off.
+#[test]
+fn nothing_arrives_after_its_cancel_was_answered_though_an_earlier_owner_still_sends() {
+    play_seeds(100, |seed, _| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let chain = InMemory::default();
+        let time = || chain.now_ms.load(Ordering::Relaxed);
+        let settings = |sink_timeout_ms| Settings {
+            sink_timeout_ms,
+            replicate: Some(chain.replicate()),
+            ..crate::scenarios::testing::settings()
+        };
+        let one = ByHand::start(settings(5_000));
+        one.give((0..8).map(|id: i64| put(None, &id.to_string(), START_MS + 1 + id % 2)).collect());
+        one.advance_ms(2);
+        chain.now_ms.fetch_add(random.i64(0..LEASE_MS), Ordering::Relaxed);
+        let mut arrives_ms = BTreeMap::new();
+        for _ in 0..random.usize(1..8) {
+            let Some((_, sent)) = one.engine.take(1, 1 << 20, true) else { break };
+            arrives_ms.insert(sent[0].id().to_owned(), time() + random.i64(0..5_000));
+        }
+        let bounds = Bounds { messages: random.usize(1..10), ..Bounds::default() };
+        let other = ByHand::start(Settings { bounds, ..settings(1_000) }); // it had a longer time-out
+        let began_ms = time();
+        let is_bulk = random.bool();
+        while time() < began_ms + 6_000 {
+            let step = random.u64(1..300);
+            other.advance_ms(step);
+            chain.now_ms.fetch_add(step as i64, Ordering::Relaxed);
+            other.write();
+            let id = random.u8(0..8).to_string();
+            if is_bulk {
+                let filter = Filter { due_from_ms: Some(0), ..Filter::default() };
+                other.give(vec![Item::Act { id: time().to_string(), kind: ActionKind::Cancel, filter }]);
+            }
+            let answer = other.give(vec![cancel(None, &id)])[0];
+            if answer == Answer::Cancelled {
+                assert!(arrives_ms.get(&id).is_none_or(|it| *it <= time()), "{id} is still under way");
+            } else {
+                assert_eq!(answer, Answer::Delivering);
+                assert!(time() <= began_ms + 5_000, "each send is over");
+            }
+        }
+    });
+}
+
+#[test]
 fn a_store_that_was_closed_is_taken_over_at_once() {
     let chain = InMemory::default();
     let (mut one, mut other) = (Machine::new(&chain), Machine::new(&chain));
@@ -310,5 +417,103 @@ fn a_file_of_another_store_or_without_the_chain_is_refused() {
     let other = Machine::new(&chain);
     drop(Store::open(&other.path(), alone()).unwrap());
     let error = { other }.open(&chain).unwrap_err();
-    assert!(error.contains("only a new one can be replicated"), "{error}");
+    assert!(error.contains("the chain has begun with another file"), "{error}");
+}
+
+fn has(machine: &Machine, name: &str) -> bool {
+    machine.store.as_ref().unwrap().get_meta::<i64>(name).unwrap() == Some(1)
+}
+
+#[test]
+fn a_new_machine_and_one_that_was_away_for_long_begin_with_the_newest_whole_base() {
+    let chain = InMemory::default();
+    let [mut one, mut away, mut new] = [(); 3].map(|()| Machine::new(&chain));
+    away.open(&chain).unwrap();
+    assert!(away.write("by the first"));
+    away.store = None;
+    one.open(&chain).unwrap();
+    assert!(one.write("before") && one.make_base(&chain, None));
+    let first_at = chain.trimmed();
+    assert!(first_at > 2 && one.lease.figures().base_ms.is_some());
+    assert!(one.write("between") && !one.make_base(&chain, Some(1)), "it is half there");
+    assert_eq!(chain.trimmed(), first_at);
+    assert!(one.write("after"));
+    for machine in [&mut away, &mut new] {
+        machine.open(&chain).unwrap();
+        assert!(["by the first", "before", "between", "after"].iter().all(|it| has(machine, it)));
+        machine.store.take().unwrap().end_chain();
+    }
+    assert!(one.lease.figures().role == Role::QuietOwner && !one.write("late"));
+    one.open(&chain).unwrap();
+    assert!(one.make_base(&chain, None) && chain.trimmed() > first_at, "the half one is replaced");
+    chain.check(&one.path());
+}
+
+#[test]
+fn a_file_with_rows_that_were_lost_is_refused_though_a_base_is_newer() {
+    let chain = InMemory::default();
+    let (mut one, mut other) = (Machine::new(&chain), Machine::new(&chain));
+    one.open(&chain).unwrap();
+    assert!(one.write("first") && one.write("second"));
+    chain.lose(1);
+    other.open(&chain).unwrap();
+    assert!(other.write("third") && other.write("fourth") && other.make_base(&chain, None));
+    one.store = None;
+    let error = one.open(&chain).unwrap_err();
+    assert!(error.contains("PostgreSQL has lost row"), "{error}");
+}
+
+#[test]
+fn a_damaged_base_changes_no_file() {
+    let chain = InMemory::default();
+    let (mut one, mut new) = (Machine::new(&chain), Machine::new(&chain));
+    one.open(&chain).unwrap();
+    assert!(one.write("first") && one.make_base(&chain, None));
+    chain.damage_piece();
+    let error = new.open(&chain).unwrap_err();
+    assert!(error.contains("is damaged"), "{error}");
+    assert!(!super::is_replicated(&rusqlite::Connection::open(new.path()).unwrap()).unwrap());
+}
+
+#[test]
+fn a_store_with_messages_is_moved_in_and_its_base_comes_before_anything_else() {
+    let chain = InMemory::default();
+    let (mut one, mut other) = (Machine::new(&chain), Machine::new(&chain));
+    let mut alone = Store::open(&one.path(), Options::new(DAY_MS, Box::new(|| 1), Box::new(|| 1))).unwrap();
+    alone.begin().unwrap();
+    alone.put_meta("before", 1).unwrap();
+    alone.commit().unwrap();
+    drop(alone);
+    chain.limit_pieces(Some(1));
+    one.open(&chain).unwrap_err();
+    chain.limit_pieces(None);
+    assert_eq!(chain.rows().len(), 1, "nobody owns it");
+    let error = other.open(&chain).unwrap_err();
+    assert!(error.contains("start the machine that has its file"), "{error}");
+    one.open(&chain).unwrap();
+    assert!(one.write("after"));
+    one.store.take().unwrap().end_chain();
+    other.open(&chain).unwrap();
+    assert!(has(&other, "before") && has(&other, "after"));
+    chain.check(&other.path());
+}
+
+#[test]
+fn a_store_is_made_from_the_chain_and_leaves_it_for_good() {
+    let chain = InMemory::default();
+    let (mut one, restored) = (Machine::new(&chain), Machine::new(&chain));
+    chain.replicate().restore(restored.path()).unwrap_err();
+    assert_eq!(chain.rows().len(), 0, "there was nothing to restore");
+    std::fs::remove_file(restored.path()).unwrap();
+    one.open(&chain).unwrap();
+    assert!(one.write("first"));
+    chain.replicate().restore(restored.path()).unwrap();
+    let error = chain.replicate().restore(restored.path()).unwrap_err().to_string();
+    assert!(error.contains("exists: name a new file"), "{error}");
+    chain.replicate().leave(restored.path()).unwrap();
+    assert!(!one.write("second"), "it is not the owner any more");
+    let alone = Store::open(&restored.path(), Options::new(DAY_MS, Box::new(|| 1), Box::new(|| 1))).unwrap();
+    assert_eq!(alone.get_meta::<i64>("first").unwrap(), Some(1));
+    let error = one.open(&chain).unwrap_err();
+    assert!(error.contains("has left replication"), "{error}");
 }

@@ -51,6 +51,9 @@ pub(super) const TINY: Limits = Limits {
     vacuum_pages: 1,
     free_pages: 2,
     shortest_part_ms: 1,
+    base_bytes: 1,
+    base_piece: 65_536,
+    base_look_ms: 1,
 };
 
 impl Shelf {

@@ -1,6 +1,6 @@
 //! A chain in memory, with the faults of one that is far away.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,7 +11,7 @@ use rusqlite::types::Value;
 
 use crate::base::sync::Mutex;
 use crate::store::file::schema::{connect, connect_to_look};
-use crate::store::replica::chain::Head;
+use crate::store::replica::chain::{Base, Head, Kind};
 use crate::store::replica::following::{at, catch_up};
 use crate::store::replica::{Appended, Chain, Link, Replicate, Row};
 use crate::store::sql::rows;
@@ -38,6 +38,11 @@ struct Kept {
     safe: usize,
     faults: Vec<Option<Fault>>,
     cut_for: u32,
+    pieces: BTreeMap<(i64, i64, i64), Vec<u8>>,
+    /// Pieces after so many are not stored.
+    pieces_left: Option<usize>,
+    /// Rows before this one are deleted, but take-overs.
+    trimmed: i64,
 }
 
 /// What happens right before an insert.
@@ -66,6 +71,22 @@ impl InMemory {
     /// The next inserts end so, the last one first.
     pub(crate) fn fail(&self, faults: Vec<Option<Fault>>) {
         self.kept.lock().faults = faults;
+    }
+
+    /// Only so many pieces of a base are stored from now on; `None`: all.
+    pub(crate) fn limit_pieces(&self, count: Option<usize>) {
+        self.kept.lock().pieces_left = count;
+    }
+
+    /// Changes a byte of a base.
+    pub(crate) fn damage_piece(&self) {
+        let mut kept = self.kept.lock();
+        kept.pieces.iter_mut().find(|((_, _, piece), _)| *piece == 1).expect("a base").1[5_000] ^= 1;
+    }
+
+    /// The number of the first row that was not deleted.
+    pub(crate) fn trimmed(&self) -> i64 {
+        self.kept.lock().trimmed
     }
 
     /// Ends [`Fault::Cut`].
@@ -109,8 +130,8 @@ impl InMemory {
 
     /// A second file, beside the store, gets the rows that it does not have. Then both have the same content.
     pub(crate) fn check(&self, store: &Path) {
-        let db = connect(&store.with_extension("replica"), "OFF", None).expect("it opens");
-        catch_up(&db, &mut self.clone(), &self.replicate().lease()).expect("it can be followed");
+        let mut db = connect(&store.with_extension("replica"), "OFF", None).expect("it opens");
+        catch_up(&mut db, &mut self.clone(), &self.replicate().lease()).expect("it can be followed");
         let there = content_of(&connect_to_look(store).expect("it opens"));
         for (place, (here, there)) in content_of(&db).iter().zip(&there).enumerate() {
             assert_eq!(here, there, "row {place}");
@@ -161,12 +182,50 @@ impl Chain for InMemory {
     }
 
     fn read(&mut self, from: i64) -> Result<Vec<Row>, String> {
-        Ok(self.kept.lock().rows.iter().skip(from as usize).take(10).cloned().collect())
+        let kept = self.kept.lock();
+        let is_there = |it: &&Row| it.link.n >= kept.trimmed || it.kind == Kind::Taken;
+        Ok(kept.rows.iter().skip(from as usize).filter(is_there).take(10).cloned().collect())
+    }
+
+    fn taken(&mut self, epoch: i64) -> Result<Option<Row>, String> {
+        Ok(self.rows().into_iter().find(|it| it.kind == Kind::Taken && it.epoch == epoch))
+    }
+
+    fn put_piece(&mut self, n: i64, epoch: i64, piece: i64, body: &[u8]) -> Result<(), String> {
+        let mut kept = self.kept.lock();
+        match &mut kept.pieces_left {
+            Some(0) => return Err("the connection was lost".to_owned()),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        match kept.pieces.insert((n, epoch, piece), body.to_vec()) {
+            Some(_) => Err("the key is taken".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    fn base(&mut self) -> Result<Option<Base>, String> {
+        let kept = self.kept.lock();
+        let whole = kept.pieces.iter().rev().filter(|((_, _, piece), _)| *piece == 0);
+        let bases = whole.map(|((n, epoch, _), body)| Base::read(*n, *epoch, body).expect("it can be read"));
+        Ok(bases.into_iter().find(|it| kept.rows.get(it.at.n as usize).is_some_and(|row| row.link == it.at)))
+    }
+
+    fn piece(&mut self, base: &Base, piece: i64) -> Result<Vec<u8>, String> {
+        let kept = self.kept.lock();
+        kept.pieces.get(&(base.at.n, base.epoch, piece)).cloned().ok_or_else(|| "it is gone".to_owned())
+    }
+
+    fn trim(&mut self, base: &Base) -> Result<bool, String> {
+        let mut kept = self.kept.lock();
+        kept.trimmed = kept.trimmed.max(base.at.n);
+        kept.pieces.retain(|(n, _, _), _| *n >= base.at.n);
+        Ok(false)
     }
 
     fn after(&mut self, n: i64) -> Result<(u64, u64), String> {
         let rows = self.rows();
-        let after = rows.iter().skip(n as usize + 1);
+        let after = rows.iter().skip((n + 1) as usize);
         Ok((after.clone().count() as u64, after.map(|it| it.body.len() as u64).sum()))
     }
 
