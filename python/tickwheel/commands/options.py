@@ -62,7 +62,7 @@ class _Sink(click.types.StringParamType):
         return f"{kind}{host}{'...' if rest else ''}"
 
 
-class _Database(click.types.StringParamType):
+class Database(click.types.StringParamType):
     """The address of a database."""
 
     name = "address"
@@ -74,7 +74,7 @@ class _Database(click.types.StringParamType):
         return without_user(value)
 
 
-class Outbox(_Database):
+class Outbox(Database):
     """The address of an outbox. In an environment variable, a line each."""
 
     name = "outbox"
@@ -208,7 +208,7 @@ delivery_options = together(
                  show_default=True,
                  help="How long the id of a message is kept after its outcome, to find duplicates. A number "
                  "alone is days."),
-    click.option("--replicate-to", metavar="ADDRESS", type=_Database(),
+    click.option("--replicate-to", metavar="ADDRESS", type=Database(),
                  help="Keep what is accepted in this PostgreSQL too, before it is answered, so that another process "
                  "goes on where the disk is lost: postgresql://user@host/database?store=NAME, or env:VARIABLE or "
                  "file:PATH, so that no password is on the command line."),

@@ -20,6 +20,8 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
+from delivery.pgbouncer import pgbouncer
+from delivery.postgres_server import PostgresServer
 from delivery.sinks.tables import PostgresTable, SqliteTable, Table
 from delivery.webhook_receiver import Receiver
 from tickwheel.commands import tickwheel
@@ -30,10 +32,12 @@ from tickwheel.delivery import (
     DeliveryQueue,
     StoreFailed,
     StoreUnavailable,
+    StoreView,
     WrongUsage,
     backup_store,
     restore_store,
 )
+from tickwheel.delivery.engine.upkeep import leave_replication
 
 from .conftest import Server, ask
 from .test_waiting import free_port
@@ -300,3 +304,55 @@ def test_the_owner_says_how_far_postgresql_is_behind__D21(tmp_path: Path, start:
     assert "tickwheel_replication_epoch 1.0" in server.ask("GET", "/metrics").body
     shown = CliRunner().invoke(tickwheel, ["status", f"http://127.0.0.1:{server.port}"]).output
     assert f"replication:      epoch 1, taken by {owner}; owner; 0.0 s behind: 0 groups, 0 bytes; no base" in shown
+
+
+def test_a_store_moves_into_replication_and_out_of_it__D21(tmp_path: Path, address: str, table: Table) -> None:
+    file, copy = tmp_path / "s.db", tmp_path / "copy.db"
+    with DeliveryQueue(file, to=table.spec) as queue:
+        queue.put("alone", {}, delay_ms=60_000)
+    with DeliveryQueue(file, to=table.spec, replicate_to=address) as queue:
+        queue.put("replicated", {}, delay_ms=60_000)
+        queue.put("a", {}, delay_ms=0)
+        with pytest.raises(WrongUsage, match="works with"):
+            leave_replication(file, address)
+    restored = CliRunner().invoke(tickwheel, ["store", "restore", VARIABLE, str(copy)])
+    assert (restored.exit_code, "copy.db: restored" in restored.output) == (0, True), restored.output
+    assert {it.id for it in StoreView(copy).list().messages} == {"alone", "replicated"}
+    left = CliRunner().invoke(tickwheel, ["store", "leave", str(copy), "--replicate-to", VARIABLE])
+    assert (left.exit_code, "not replicated any more" in left.output) == (0, True), left.output
+    with pytest.raises(StoreFailed):
+        DeliveryQueue(file, to=table.spec, replicate_to=address)
+    with DeliveryQueue(copy, to=table.spec, replicate_to=f"{address}-again") as queue:
+        queue.put("b", {}, delay_ms=0)
+        queue.reschedule("alone", delay_ms=0)
+        queue.reschedule("replicated", delay_ms=0)
+        assert queue.wait_until_empty(20)
+    assert {id_ for (id_,) in table.ask(f"SELECT id FROM {table.name}")} == {"a", "alone", "b", "replicated"}
+
+
+def test_a_user_without_rights_is_told_and_the_script_makes_the_tables__D21(postgres_url: str, tmp_path: Path) -> None:
+    printed = CliRunner().invoke(tickwheel, ["store", "replication-script"])
+    assert printed.exit_code == 0
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE without_rights")
+        connection.execute("CREATE ROLE weak LOGIN PASSWORD 'not-for-eyes'")
+    here = postgres_url.replace("/postgres?", "/without_rights?")
+    weak = f"{here.replace('tick:', 'weak:')}&store=s"
+    with pytest.raises(DeliveryFailed, match="permission denied"):
+        DeliveryQueue(tmp_path / "s.db", to=print, replicate_to=weak)
+    with psycopg.connect(here, autocommit=True) as connection:
+        connection.execute(printed.output.encode())
+        connection.execute("GRANT USAGE ON SCHEMA tickwheel TO weak")
+        connection.execute("GRANT SELECT, INSERT, DELETE ON ALL TABLES IN SCHEMA tickwheel TO weak")
+    with DeliveryQueue(tmp_path / "s.db", to=print, replicate_to=weak) as queue:
+        assert queue.put("a", {}, delay_ms=60_000) == "accepted"
+
+
+def test_a_pooler_may_be_between_in_transaction_mode__D21(tmp_path: Path, postgres_server: PostgresServer) -> None:
+    with pgbouncer(postgres_server, "transaction") as url:
+        address = f"{url}&store=through-a-pooler"
+        with DeliveryQueue(tmp_path / "one.db", to=print, replicate_to=address) as first:
+            assert {first.put(f"m{n}", {}, delay_ms=60_000) for n in range(100)} == {"accepted"}
+        with DeliveryQueue(tmp_path / "two.db", to=print, replicate_to=address) as second:
+            assert second.put("m7", {}, delay_ms=60_000) == "duplicate"
+            assert second.view.status().waiting == 100

@@ -13,6 +13,8 @@ use crate::store::tables::meta;
 const AT: &str = "chain";
 /// The name in `meta` of the last take-over that the file has: its epoch, a space, and its body.
 const OWNER: &str = "chain_owner";
+/// The name in `meta` of the epoch with which an earlier chain of the file has ended.
+const LAST_EPOCH: &str = "last_epoch";
 /// The name in `meta` of the body of row 0, if this file has made it.
 const MADE: &str = "chain_made";
 /// At the end of that body: the file has messages, and a base comes before anything else.
@@ -62,8 +64,9 @@ pub(super) fn at(db: &Connection) -> Result<Option<Link>> {
     parsed.map(Some).ok_or_else(|| unusable(format!("{text:?} is no place in a chain")))
 }
 
-/// Makes the file one without a chain.
-pub(super) fn forget(db: &Connection) -> Result<()> {
+/// Makes the file one without a chain. Its next chain goes on after this epoch, because receivers refuse a lower one.
+pub(super) fn forget(db: &Connection, epoch: i64) -> Result<()> {
+    meta::put(db, LAST_EPOCH, epoch)?;
     execute(db, "DELETE FROM meta WHERE name GLOB 'chain*' OR name GLOB 'text [0-9]*'", ()).map(drop)
 }
 
@@ -207,7 +210,7 @@ fn begin(db: &Connection, chain: &mut dyn Chain, is_new: bool) -> Result<Row, Fa
             made
         }
     };
-    let made = Row::after(BEFORE, 0, Kind::Made, made.into_bytes());
+    let made = Row::after(BEFORE, meta::get_int(db, LAST_EPOCH)?, Kind::Made, made.into_bytes());
     match chain.append(None, &made) {
         Appended::Stored | Appended::Seen => Ok(made),
         Appended::Refused => Err(Failed::Away("another process has just made the chain".to_owned())),

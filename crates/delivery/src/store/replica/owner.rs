@@ -169,7 +169,7 @@ impl Replica {
     /// As for `append`.
     pub(super) fn leave(mut self, db: &Connection) -> Result<()> {
         self.append(&Row::after(self.at, self.epoch, Kind::Left, Vec::new()))?;
-        forget(db)
+        forget(db, self.epoch)
     }
 }
 

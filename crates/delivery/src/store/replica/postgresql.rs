@@ -72,6 +72,16 @@ const NOT_WAITED: &str = "PostgreSQL did not wait for its replica";
 const ZSTD_LEVEL: i32 = 1;
 
 impl Replicate {
+    /// Statements of SQL that make the tables, for an administrator: a user of PostgreSQL may have no right to make any.
+    ///
+    /// ```
+    /// assert!(tickwheel_delivery::Replicate::script().contains("CREATE TABLE"));
+    /// ```
+    #[must_use]
+    pub fn script() -> &'static str {
+        TABLES
+    }
+
     /// Replicates a store to a PostgreSQL: `postgresql://user@host/database?store=NAME`. The name tells the stores of a database
     /// apart. The tables are made in the schema `tickwheel`.
     ///

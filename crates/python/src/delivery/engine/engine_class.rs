@@ -346,7 +346,7 @@ impl DeliveryEngine {
         self.ask(py, Engine::waits_for_store)
     }
 
-    /// What this process does with the chain of its store; `None`: the store is not replicated.
+    /// The figures of a replicated store; `None`: it is not replicated.
     fn replication<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         self.ask(py, Engine::replication)?.map(|it| replication::to_python(py, it)).transpose()
     }

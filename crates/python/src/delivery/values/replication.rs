@@ -1,4 +1,4 @@
-//! What a process does with the chain of its store, and which process owns it (rule D21), as a dict.
+//! The figures of a replicated store as a dict: its owner, and how far PostgreSQL is behind (rule D21).
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
