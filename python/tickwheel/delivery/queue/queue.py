@@ -660,7 +660,9 @@ class DeliveryQueue:
 
     def _run(self, *given: Any, **options: Any) -> Running:
         """`AsyncDeliveryQueue` opens it in another way."""
-        return Running(*given, **{"waiting": self._wait.say, "check": self._wait.check} | options)
+        wait = self._wait
+        asked = {"waiting": wait.say, "standing_by": wait.stand_by, "check": wait.check}
+        return Running(*given, **asked | options)
 
     def _ask(self, parts: Sequence[object], read: Callable[[list[Receipt]], _T], **options: Any) -> _T:
         """Submit all parts, and return what `read` makes of the receipts. `AsyncDeliveryQueue` waits in another way."""

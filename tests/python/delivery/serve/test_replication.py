@@ -227,7 +227,7 @@ def test_a_standby_on_the_machine_of_the_owner_leaves_it_the_port__D21(
 def test_a_queue_waits_for_the_owner_as_long_as_it_is_told__D21(tmp_path: Path, address: str) -> None:
     with (
         DeliveryQueue(tmp_path / "one.db", to=print, replicate_to=address),
-        pytest.raises(StoreUnavailable, match=r"owns the store, and wait_s=0\.2 is over"),
+        pytest.raises(StoreUnavailable, match=r"owns the store, and wait_s=0\.2 is over: a standby takes over"),
     ):
         DeliveryQueue(tmp_path / "two.db", to=print, replicate_to=address, wait_s=0.2)
 
