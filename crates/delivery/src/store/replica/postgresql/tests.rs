@@ -1,89 +1,27 @@
 //! The same as for every chain, and two stores, with a PostgreSQL of the test's own.
 
+mod server;
+mod ways;
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::super::tests::exercise;
-use super::super::{Kind, Replicate, Role};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::super::tests::exercise;
+use super::super::{Kind, Replicate, Role};
 use crate::scenarios::testing::{LONG, test_named};
 use crate::store::Limits;
 use crate::{Answer, Deliverer, Destination, Message, Settings, Verdict};
-
-/// A server that no other user can reach. It is removed with the test.
-struct Server {
-    folder: tempfile::TempDir,
-    programs: PathBuf,
-}
-
-/// `None`: this machine has no PostgreSQL.
-fn programs() -> Option<PathBuf> {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
-    versions.filter_map(|it| Some(it.ok()?.path().join("bin"))).find(|it| it.join("initdb").exists())
-}
-
-/// The server refuses to run as root.
-fn as_user(program: &Path) -> Command {
-    if rustix::process::geteuid().is_root() {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(program);
-        return command;
-    }
-    Command::new(program)
-}
-
-impl Server {
-    fn start(programs: PathBuf) -> Self {
-        let folder = tempfile::Builder::new().prefix("tw-pg-").tempdir().unwrap();
-        if rustix::process::geteuid().is_root() {
-            let changed = Command::new("chown").arg("postgres").arg(folder.path()).status().unwrap();
-            assert!(changed.success());
-        }
-        let it = Self { folder, programs };
-        it.run("initdb", &["-U", "tick", "-A", "trust", "-EUTF8", "--no-sync"]);
-        it.go_on();
-        it
-    }
-
-    fn run(&self, program: &str, arguments: &[&str]) {
-        let mut command = as_user(&self.programs.join(program));
-        let data = self.folder.path().join("data");
-        let done = command.arg("-D").arg(data).args(arguments).stdout(Stdio::null()).current_dir(self.folder.path());
-        assert!(done.status().unwrap().success(), "{program}");
-    }
-
-    fn go_on(&self) {
-        let path = self.folder.path().display();
-        let options = format!("-c listen_addresses='' -k {path} -c fsync=off");
-        self.run("pg_ctl", &["-w", "-t", "60", "-l", &format!("{path}/log"), "-o", &options, "start"]);
-    }
-
-    fn stop(&self) {
-        self.run("pg_ctl", &["-w", "-m", "immediate", "stop"]);
-    }
-
-    fn address(&self, store: &str) -> String {
-        let host = self.folder.path().display();
-        format!("postgresql://tick@/postgres?host={host}&store={store}")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let data = self.folder.path().join("data");
-        let _ = as_user(&self.programs.join("pg_ctl")).arg("-D").arg(data).args(["-m", "immediate", "stop"]).output();
-    }
-}
+use server::Server;
 
 #[test]
 fn a_chain_in_postgresql_does_what_every_chain_does_and_stores_share_a_database() {
-    let Some(programs) = programs() else { return eprintln!("there is no PostgreSQL: nothing is tested") };
-    let server = Server::start(programs);
+    let Some(server) = Server::start("") else { return };
     for store in ["one", "two"] {
         let to = Replicate::to(&server.address(store)).unwrap();
         exercise(&|| to.open().unwrap());
@@ -92,8 +30,7 @@ fn a_chain_in_postgresql_does_what_every_chain_does_and_stores_share_a_database(
 
 #[test]
 fn while_postgresql_is_away_nothing_is_answered_or_sent_and_then_all_is() {
-    let Some(programs) = programs() else { return eprintln!("there is no PostgreSQL: nothing is tested") };
-    let server = Server::start(programs);
+    let Some(server) = Server::start("") else { return };
     let folder = tempfile::tempdir().unwrap();
     let (to, arrived) = recording();
     let settings = Settings { replicate: Some(Replicate::to(&server.address("away")).unwrap()), ..Settings::default() };
@@ -140,8 +77,7 @@ fn start_child(mode: &str, address: &str, folder: &Path) -> (Child, impl Iterato
 /// Several owners in a row are killed, and each one's disk is thrown away. They make one base after another.
 #[test]
 fn a_machine_that_is_lost_with_its_disk_loses_nothing_that_it_accepted() {
-    let Some(programs) = programs() else { return eprintln!("there is no PostgreSQL: nothing is tested") };
-    let server = Server::start(programs);
+    let Some(server) = Server::start("") else { return };
     let mut accepted = BTreeSet::new();
     for round in 0..4 {
         let folder = tempfile::tempdir().unwrap();
@@ -203,8 +139,7 @@ const SOON_S: u64 = 6;
 
 #[test]
 fn an_owner_that_is_stopped_for_longer_than_the_lease_wakes_up_sends_nothing_and_ends() {
-    let Some(programs) = programs() else { return eprintln!("there is no PostgreSQL: nothing is tested") };
-    let server = Server::start(programs);
+    let Some(server) = Server::start("") else { return };
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let (mut child, mut lines) = start_child("soon", &server.address("stopped"), folders[0].path());
     let mut accepted: BTreeSet<String> =
