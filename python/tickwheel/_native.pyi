@@ -916,7 +916,9 @@ class Delivery:
     `digest`: 128 bits by which a destination knows the message, whatever store it comes from. `first_seq`: the lowest
     `seq` that the message may have been sent with; 0 if another store may have sent it. A digest that came with a lower
     one is of an earlier message, whose name the store has forgotten. `cause`: of a message with `until_event`,
-    `"event"` or `"deadline"`; `event`: name, id and payload of the event that has let it go.
+    `"event"` or `"deadline"`; `event`: name, id and payload of the event that has let it go. `owner`: of a replicated
+    store, its id, which is another one after a restore, and the number of the take-over by the process that sends. A
+    destination that has seen a higher one from this store refuses the message: an earlier owner sends it.
     """
 
     def __new__(
@@ -950,6 +952,8 @@ class Delivery:
     def digest(self) -> bytes: ...
     @property
     def first_seq(self) -> int: ...
+    @property
+    def owner(self) -> tuple[str, int] | None: ...
     @property
     def line(self) -> bytes: ...
     def json(self) -> Any:
@@ -1139,6 +1143,9 @@ def compact_store(path: str | os.PathLike[str]) -> tuple[int, int]: ...
 def backup_store(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> tuple[int, int, list[str]]: ...
 def store_owner(path: str | os.PathLike[str]) -> tuple[bool, int | None] | None: ...
 def restore_store(backup: str | os.PathLike[str], store: str | os.PathLike[str], is_forced: bool) -> Path | None: ...
+def restore_replicated(address: str, store: str | os.PathLike[str]) -> None: ...
+def leave_replication(store: str | os.PathLike[str], address: str) -> None: ...
+def replication_script() -> str: ...
 
 @final
 class StoreSnapshot:
@@ -1209,6 +1216,7 @@ class DeliveryEngine:
         put_letters: Callable[[list[Any]], object],
         put_events: Callable[[list[Any]], object],
         waiting: Callable[[str], object],
+        standing_by: Callable[[str], object],
         check: Callable[[], object] | None = None,
     ) -> Self: ...
     def start(self) -> None: ...
@@ -1249,6 +1257,9 @@ class DeliveryEngine:
     @property
     def down(self) -> str | None:
         """Why the destination is down, if it is."""
+
+    def replication(self) -> dict[str, Any] | None:
+        """The figures of a replicated store; `None`: it is not replicated."""
 
     @property
     def waits_for_store(self) -> str | None:

@@ -107,3 +107,4 @@ pub use sinks::{Delivery, Reply, ReplySink, Sink, SyncFn, Verdict, Verdicts};
 #[cfg(feature = "http")]
 pub use sinks::{SharedWebhook, Webhook};
 pub use store::Letter;
+pub use store::replica::{Replicate, Replication, Role};

@@ -11,7 +11,7 @@ mod exported;
 #[test]
 fn delivery_shows_these_names_alone() {
     let known = "Allowed Answer BadRecord Deliverer Delivery DeliveryError Destination Event KeyEvent Letter Message Missed NamedBody NamedSettings Observer Part Rate \
-                 Receipt Reply ReplySink Retry Settings SharedWebhook Sink StoreError Summary SyncFn TenantSettings Verdict Verdicts Webhook";
+                 Receipt Replicate Replication Reply ReplySink Retry Role Settings SharedWebhook Sink StoreError Summary SyncFn TenantSettings Verdict Verdicts Webhook";
     assert_eq!(names("lib.rs").join(" "), known);
 }
 

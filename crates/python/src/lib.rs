@@ -101,6 +101,9 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(delivery::store::maintenance::compact_store, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::store::maintenance::backup_store, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::store::maintenance::restore_store, module)?)?;
+    module.add_function(wrap_pyfunction!(delivery::store::maintenance::restore_replicated, module)?)?;
+    module.add_function(wrap_pyfunction!(delivery::store::maintenance::leave_replication, module)?)?;
+    module.add_function(wrap_pyfunction!(delivery::store::maintenance::replication_script, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::store::maintenance::store_owner, module)?)?;
     module.add("_running_deliveries", PyDict::new(py))?;
     let _ = py.get_type::<delivery::engine::core::RunningDelivery>();

@@ -190,6 +190,8 @@ def _check_together(context: click.Context) -> None:
     given = context.params
     if given["from_ms"] is not None and given["speed"] is None:
         raise click.UsageError("--from TIME needs --speed N: without it messages are due by the wall clock.")
+    if given["replicate_to"] is not None and given["store"] is None:
+        raise click.UsageError("--replicate-to needs --store FILE: the store that is replicated.")
     if given["engine"] == "local":
         _refuse(context, _OF_SPARK, "only with --engine spark")
         return

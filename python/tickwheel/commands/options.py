@@ -62,17 +62,23 @@ class _Sink(click.types.StringParamType):
         return f"{kind}{host}{'...' if rest else ''}"
 
 
-class Outbox(click.types.StringParamType):
-    """The address of an outbox. In an environment variable, a line each."""
+class Database(click.types.StringParamType):
+    """The address of a database."""
 
-    name = "outbox"
-    envvar_list_splitter = "\n"
+    name = "address"
 
     def without_secrets(self, value: str) -> str:
         """Without user and password."""
         from tickwheel.delivery.sinks.addresses import without_user
 
         return without_user(value)
+
+
+class Outbox(Database):
+    """The address of an outbox. In an environment variable, a line each."""
+
+    name = "outbox"
+    envvar_list_splitter = "\n"
 
 
 class _Network(click.types.StringParamType):
@@ -209,6 +215,10 @@ delivery_options = together(
                  show_default=True,
                  help="How long the id of a message is kept after its outcome, to find duplicates. A number "
                  "alone is days."),
+    click.option("--replicate-to", metavar="ADDRESS", type=Database(),
+                 help="Keep what is accepted in this PostgreSQL too, before it is answered, so that another process "
+                 "goes on where the disk is lost: postgresql://user@host/database?store=NAME, or env:VARIABLE or "
+                 "file:PATH, so that no password is on the command line."),
 )  # fmt: skip
 """The options that `deliver` and `serve` share; `settings_of` takes their values."""
 
@@ -338,10 +348,15 @@ def settings_of(given: dict[str, Any]) -> "Settings":
     """The settings from the values of `delivery_options`. Errors: `WrongUsage`."""
     from tickwheel.delivery.model.settings import Settings
     from tickwheel.delivery.sinks.destinations_file import read_destinations
+    from tickwheel.delivery.sinks.webhook import read_value
 
     how = {_FIELDS.get(name, name): value for name, value in given.items()}
-    file = how.pop("destinations")
-    return Settings.of(destinations=read_destinations(file) if file else (), **how)
+    file, address = how.pop("destinations"), how.pop("replicate_to")
+    return Settings.of(
+        destinations=read_destinations(file) if file else (),
+        replicate_to=read_value("--replicate-to", address) if address else None,
+        **how,
+    )
 
 
 def put_letters(path: Path | None, say: Callable[[str], object], told: "StandardError") -> "PutLetters":

@@ -196,7 +196,10 @@ def status(target: str, access: dict[str, Any], tenants: bool, as_json: bool) ->
         doubt = found.in_doubt
         places = None if doubt.spare_places is None else f"{doubt.spare_places_taken:,} of {doubt.spare_places:,} taken"
         figures = {"keys_in_doubt": doubt.keys, "spare_places": places}
-        told = msgspec.structs.asdict(found) | {"destinations": _counts(found.destinations)}
+        told = msgspec.structs.asdict(found) | {
+            "destinations": _counts(found.destinations),
+            "replication": _replication(found),
+        }
         print_fields({**told, "in_use": used, "process": None, "in_doubt": None, "pause_ends": None, **figures})
         if found.pause_ends:
             say("")
@@ -261,6 +264,18 @@ def print_destinations(destinations: "Sequence[DestinationSeen]", at: str, curso
         for it in destinations
     ]
     print_table(("name", "state", "waiting", "overdue", "late", "rate", "next try", "last error"), rows, cursor)
+
+
+def _replication(found: "StoreStatus") -> str | None:
+    if (it := found.replication) is None:
+        return None
+    parts = [f"epoch {it.epoch:,}, taken by {it.owner}"]
+    if it.role is not None:
+        parts += [it.role, f"{it.lag_s:,.1f} s behind: {it.lag_rows:,} groups, {it.lag_bytes:,} bytes"]
+        parts.append("no base" if it.last_base is None else f"last base {it.last_base}")
+    if it.trouble is not None:
+        parts.append(it.trouble)
+    return "; ".join(parts)
 
 
 def _counts(found: "Destinations") -> str | None:

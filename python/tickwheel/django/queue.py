@@ -36,6 +36,7 @@ class TaskQueue(DeliveryQueue):
         concurrency: int,
         tenant_concurrency: int | None = None,
         tenant_rate: str | None = None,
+        replicate_to: str | None = None,
     ) -> None:
         self._runner = runner
         super().__init__(
@@ -45,6 +46,7 @@ class TaskQueue(DeliveryQueue):
             concurrency=concurrency,
             tenant_concurrency=tenant_concurrency,
             tenant_rate=tenant_rate,
+            replicate_to=replicate_to,
             max_attempts=_DELIVERIES,
             unanswered_for_s=_WAITS_S,
             sink_timeout_s=runner.task_timeout_s,

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -237,3 +238,26 @@ def test_a_wrong_option_is_told_in_a_line(start: Start, tmp_path: Path, site: st
     assert worker.returncode == 1
     assert "concurrency is 0: it may be 1 to 1,000,000" in err
     assert "Traceback" not in err
+
+
+def test_another_worker_goes_on_where_the_disk_of_the_first_is_lost__D21(
+    start: Start, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    address = tmp_path / "replicate-to"
+    address.touch(0o600)
+    address.write_text(f"{request.getfixturevalue('postgres_url')}&store=worker-{request.node.callspec.id}\n")
+    (here := tmp_path / "here").mkdir()
+    noted = tmp_path / "noted"
+    first = work(start, here, "--replicate-to", f"file:{address}")
+    producer = produce(start, "many", noted)
+    until_s = time.monotonic() + 30
+    while not noted.exists():
+        assert time.monotonic() < until_s
+        time.sleep(0.005)
+    first.kill()
+    first.communicate()
+    shutil.rmtree(here)
+    second = work(start, tmp_path, "--replicate-to", f"file:{address}")
+    assert {status for status, _ in results(producer)} == {"SUCCESSFUL"}
+    assert "not-for-eyes" not in end(second)
+    assert {line.split()[0] for line in noted.read_text().splitlines()} == {str(number) for number in range(300)}

@@ -18,6 +18,7 @@ use crate::message::fields::Schema;
 use crate::run::settings::Settings;
 use crate::run::threads::Running;
 use crate::store::file::owner::Ownership;
+use crate::store::replica::Replication;
 
 /// Delivers the messages of one store with its own threads, until [`close`](Deliverer::close).
 ///
@@ -44,6 +45,7 @@ use crate::store::file::owner::Ownership;
 /// assert!(id == "tea" && lateness_us >= 0);
 /// assert!(deliverer.wait_until_empty(Duration::from_secs(60))?);
 /// assert!(deliverer.is_empty() && deliverer.len() == 0 && deliverer.failure().is_none());
+/// assert!(deliverer.replication().is_none());
 /// assert_eq!(deliverer.close(None)?.delivered, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -110,6 +112,13 @@ impl Deliverer {
     #[must_use]
     pub fn down(&self) -> Option<String> {
         self.running.engine().down()
+    }
+
+    /// What this process does with the chain of its store, in figures. `None`: the store is not
+    /// [replicated](crate::Settings::replicate).
+    #[must_use]
+    pub fn replication(&self) -> Option<Replication> {
+        self.running.engine().replication()
     }
 
     /// The error that ended the run before it was closed, if there is one: the store or the destination failed for

@@ -10,7 +10,7 @@
 #![expect(clippy::disallowed_types, reason = "they are wrapped here")]
 
 use std::ops::{Deref, DerefMut};
-use std::sync::PoisonError;
+use std::sync::{PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// The locks of a running engine, in the order in which a thread may take them.
@@ -50,6 +50,16 @@ impl<T> Mutex<T> {
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         let held = HeldRank::new(self.rank);
         MutexGuard { inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner), held }
+    }
+
+    /// `None`: another thread has it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let held = HeldRank::new(self.rank);
+        match self.inner.try_lock() {
+            Ok(inner) => Some(MutexGuard { inner, held }),
+            Err(TryLockError::Poisoned(inner)) => Some(MutexGuard { inner: inner.into_inner(), held }),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Whether a thread panicked while it had the lock.

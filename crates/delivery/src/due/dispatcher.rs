@@ -53,6 +53,7 @@ use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
 use crate::message::shares::destination_in;
+use crate::sinks::Owner;
 use crate::store::{Attempts, Done, Outcome, StoredDestination, StoredTenant};
 use tickwheel::{Handle, Timer};
 
@@ -228,12 +229,16 @@ pub(crate) struct Dispatcher {
     pub(crate) is_halted: bool,
     /// Of all sends.
     pub(crate) measures: SendMeasures,
+    /// By the timer's clock: until then an earlier owner of the store may send; 0: there is none.
+    pub(crate) others_until_us: u64,
     clocks: Clocks,
     moments: Moments,
     turns: Turns,
     flights: Flights,
     strikes: Strikes,
     tenants: Tenants,
+    /// This process, if the store is replicated.
+    pub(crate) owner: Option<Arc<Owner>>,
 }
 
 impl fmt::Debug for Dispatcher {
@@ -268,6 +273,7 @@ impl Dispatcher {
             events: Vec::new(),
             is_halted: false,
             measures: SendMeasures { changed_us: Some(clocks.now_us()), ..SendMeasures::default() },
+            others_until_us: 0,
             clocks,
             moments: Moments::default(),
             turns: Turns {
@@ -279,6 +285,7 @@ impl Dispatcher {
             flights: Flights::default(),
             strikes: Strikes::default(),
             tenants: Tenants::default(),
+            owner: None,
         }
     }
 
@@ -345,6 +352,9 @@ impl Dispatcher {
         match table::taken_back(entry.state) {
             Withdrawn::Over => TakenBack::Over(entry.outcome.expect("it is over")),
             Withdrawn::Sending => TakenBack::Sending,
+            Withdrawn::InTime if self.others_may_send() && (entry.may_have_arrived() || entry.was_sent) => {
+                TakenBack::Sending
+            }
             Withdrawn::InTime => {
                 let (attempts, counted, strikes) = (entry.attempts, entry.counted, entry.strikes);
                 let redelivered = entry.may_have_arrived() || entry.was_sent;
@@ -356,6 +366,11 @@ impl Dispatcher {
                 TakenBack::Taken { attempts, counted, strikes, redelivered, share }
             }
         }
+    }
+
+    /// Whether an earlier owner of the store may still send what it began.
+    pub(crate) fn others_may_send(&self) -> bool {
+        self.others_until_us > 0 && self.clocks.now_us() < self.others_until_us
     }
 
     /// Takes a message out of memory, to be admitted anew at another place. `Err`: it is due, or may have been sent.

@@ -83,7 +83,12 @@ impl Group<'_> {
     }
 
     fn cancel_each(&mut self, action: &mut Action, found: &[Position], is_near: bool) -> Result<()> {
-        let found = &self.without_occurrences(action, found)?;
+        let mut found = self.without_occurrences(action, found)?;
+        if self.dispatcher.lock().others_may_send() {
+            let before = found.len();
+            self.store.leave_out_redelivered(&mut found)?;
+            action.too_late += (before - found.len()) as u64;
+        }
         let (mut done, mut absent) = (Vec::with_capacity(found.len()), Vec::new());
         for part in found.chunks(TAKE_BACK) {
             let mut dispatcher = self.dispatcher.lock();

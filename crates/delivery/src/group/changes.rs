@@ -251,13 +251,17 @@ impl Group<'_> {
             TakenBack::Absent if self.store.is_open_at(position)? => {
                 let (redelivered, tried) = self.store.left(position)?;
                 let mut dispatcher = self.dispatcher.lock();
-                if let Some(tried) = &tried {
-                    dispatcher.take_back_parked(tried.share, seq);
-                }
                 // The store may get its `redelivered` mark only with this group.
                 let was_sent = dispatcher.window.sent_and_left().contains(&position);
                 let is_unanswered = tried.as_ref().is_some_and(|it| it.is_unanswered);
-                Ok(Left { redelivered: redelivered || was_sent || is_unanswered, tried })
+                let redelivered = redelivered || was_sent || is_unanswered;
+                if redelivered && dispatcher.others_may_send() {
+                    return Ok(Err(Answer::Delivering));
+                }
+                if let Some(tried) = &tried {
+                    dispatcher.take_back_parked(tried.share, seq);
+                }
+                Ok(Left { redelivered, tried })
             }
             TakenBack::Absent => Err(Answer::Delivered),
             TakenBack::Over(outcome) => Err(answer_of(outcome)),

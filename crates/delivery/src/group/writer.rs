@@ -32,6 +32,7 @@ use crate::group::{Changed, Group, held_of, row_of};
 use crate::message::Message;
 use crate::message::record::record_of;
 use crate::sinks::TakesNamed;
+use crate::store::replica::Bases;
 use crate::store::{
     Action, Attempts, Broken, CRASHED, Checkpoints, Done, Letter, Outcome, Position, Result, STEADY_UNTIL, STOPPING,
     Steps, Store,
@@ -95,6 +96,8 @@ pub(crate) struct Committed {
 pub(crate) struct Writer {
     /// Dropped first, so that the store's connection is the last one, and decides what becomes of the log.
     pub(crate) checkpoints: Option<Checkpoints>,
+    /// Of a replicated store.
+    pub(crate) bases: Option<Bases>,
     pub(crate) store: Store,
     pub(crate) loader: Loader,
     pub(crate) summary: Summary,
@@ -132,6 +135,7 @@ impl Writer {
         let actions = Actions::go_on(actions, store.steps().followed, removed);
         Self {
             checkpoints: None,
+            bases: None,
             store,
             loader: Loader::new(horizon_ms),
             summary: Summary::default(),

@@ -39,12 +39,14 @@ use crate::message::named::{NamedSettings, TenantSettings};
 use crate::sinks::Verdict;
 #[cfg(feature = "http")]
 use crate::sinks::http::{address::HttpAddress, trial::try_out};
-use crate::sinks::{Delivery, TAKES_NO_NAMED, TakesNamed, Verdicts};
+use crate::sinks::{Delivery, Owner, TAKES_NO_NAMED, TakesNamed, Verdicts};
 use crate::store::file::owner::Ownership;
+use crate::store::replica::{Lease, Replicate, Replication, Role};
 use crate::store::{
     self, Action, Broken, Checkpoints, Opening, Options, PAUSED, Progress, RESTORED, Store, StoredDestination,
     StoredTenant,
 };
+use crossbeam_utils::sync::Parker;
 use tickwheel::{Clock, Timer};
 
 /// An open store with all its waiting messages. Nothing is due before `start`.
@@ -71,6 +73,8 @@ pub struct Engine {
     place_limits: OnceLock<PlaceLimits>,
     /// The store holds it, and releases it when its connections are closed.
     ownership: Weak<Ownership>,
+    /// Of a replicated store: until when this process may send.
+    lease: Option<Arc<Lease>>,
 }
 
 impl Engine {
@@ -89,7 +93,8 @@ impl Engine {
         let timer = Arc::new(timer);
         let ownership = Arc::new(ownership);
         let weak = Arc::downgrade(&ownership);
-        let (store, dispatcher, actions) = open_store(&ownership, &settings, &timer, &wall, None)?;
+        let lease = settings.replicate.as_ref().map(|it| Arc::new(it.lease()));
+        let (store, dispatcher, actions) = open_store(&ownership, &settings, &timer, &wall, None, lease.as_ref())?;
         let mut dispatcher = dispatcher;
         dispatcher.to[0].pace = Pace::new(settings.rate, timer.clock().now_us());
         let (store_id, openings, open) = (store.id().to_owned(), store.openings().to_vec(), store.open_count());
@@ -120,6 +125,7 @@ impl Engine {
             percentiles: Mutex::default(),
             place_limits: OnceLock::new(),
             ownership: weak,
+            lease,
         })
     }
 
@@ -132,7 +138,7 @@ impl Engine {
     /// The id of the store's history. It changes if the store is restored from a backup, or made anew.
     #[must_use]
     pub fn history_id(&self) -> String {
-        self.restored.as_ref().map_or_else(|| self.store_id.clone(), |it| format!("{}-{it}", self.store_id))
+        history_id(&self.store_id, self.restored.as_deref())
     }
 
     /// The last openings of the store with this one at the end, and the number of groups on disk. Ask for it before
@@ -184,6 +190,17 @@ impl Engine {
         let text = "this process was forked while the queue was opened, which is its parent's: start processes with spawn \
                     or forkserver";
         Err(DeliveryError::Usage(text.to_owned()))
+    }
+
+    /// What this process does with the chain of its store. `None`: the store is not replicated. It waits for nothing.
+    #[must_use]
+    pub fn replication(&self) -> Option<Replication> {
+        self.lease.as_ref().map(|it| it.figures())
+    }
+
+    /// Where the store is replicated to, if it is.
+    pub(super) fn chain(&self) -> Option<(&Replicate, &Arc<Lease>)> {
+        self.settings.replicate.as_ref().zip(self.lease.as_ref())
     }
 
     /// Must be called in a child that was forked while the engine was open: the store belongs to the parent.
@@ -370,7 +387,7 @@ impl Engine {
         });
         let opened = written.and_then(|file| {
             let ownership = self.ownership.upgrade().ok_or(DeliveryError::Closed)?;
-            open_store(&ownership, &self.settings, &self.timer, &self.wall, file)
+            open_store(&ownership, &self.settings, &self.timer, &self.wall, file, self.lease.as_ref())
         });
         let (store, mut sender, actions) = self.or_fail(opened, None)?;
         self.with_writer(|writer| {
@@ -424,6 +441,9 @@ impl Engine {
         let path = self.ownership.upgrade().map(|it| it.path().to_owned()).unwrap_or_default();
         let advice = "look at its disk; all that was answered is kept, and what was sent since then is sent again";
         let error = DeliveryError::Store(StoreError::new(&path, "the disk did not answer in time", advice));
+        if let Some(lease) = &self.lease {
+            lease.stop();
+        }
         self.queue.fail(&error);
         error
     }
@@ -448,7 +468,7 @@ impl Engine {
 
     /// The named destinations of the store, as of the last commit. Their secrets stay in the store.
     pub(crate) fn destinations(&self) -> Result<BTreeMap<String, NamedSettings>, DeliveryError> {
-        self.with_writer(|writer| {
+        self.ask_writer(|writer| {
             let read = |it: &StoredDestination| {
                 let stored: NamedSettings = serde_json::from_str(&it.settings).unwrap_or_default();
                 (
@@ -462,7 +482,7 @@ impl Engine {
 
     /// The tenants that were set or paused, as of the last commit.
     pub(crate) fn tenants(&self) -> Result<BTreeMap<String, TenantSettings>, DeliveryError> {
-        self.with_writer(|writer| {
+        self.ask_writer(|writer| {
             let read = |it: &StoredTenant| {
                 let stored: TenantSettings =
                     it.settings.as_deref().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
@@ -479,7 +499,7 @@ impl Engine {
     /// The system gives no thread.
     #[cfg(feature = "http")]
     pub fn test_destination(&self, name: &str) -> Result<Option<(Verdict, Duration)>, DeliveryError> {
-        let stored = self.with_writer(|writer| writer.store.destination(name).map(|it| it.settings.clone()))?;
+        let stored = self.ask_writer(|writer| writer.store.destination(name).map(|it| it.settings.clone()))?;
         let Some(stored) = stored else { return Ok(None) };
         let settings = serde_json::from_str(&stored).map_err(|_| {
             DeliveryError::Usage(format!("this version can't read the settings of {name}: set it again"))
@@ -520,7 +540,7 @@ impl Engine {
     ) -> Option<(u64, Vec<Delivery>)> {
         dispatcher.advance();
         self.flush(dispatcher);
-        if self.queue.is_behind(self.timer.clock().now_us()) {
+        if self.queue.is_behind(self.timer.clock().now_us()) || self.lease.as_ref().is_some_and(|it| !it.is_held()) {
             return None;
         }
         let time_out = is_cut_off.then(|| Duration::from_millis(self.settings.sink_timeout_ms));
@@ -577,6 +597,9 @@ impl Engine {
         late.append(&mut dispatcher.outcomes);
         let ended = if is_usable { writer.end(&dispatcher, &late, sends) } else { Ok(()) };
         drop(dispatcher);
+        if is_usable && ended.is_ok() {
+            writer.store.end_chain();
+        }
         if !is_usable || writer.checkpoints.as_ref().is_some_and(Checkpoints::are_failing) {
             writer.store.keep_log();
         }
@@ -600,6 +623,28 @@ impl Engine {
         self.writer.lock().as_mut().map(run).ok_or(DeliveryError::Closed)
     }
 
+    /// The same for a question of another thread. The writer has its lock while a group waits for the chain, which may be away for
+    /// long.
+    ///
+    /// # Errors
+    /// [`DeliveryError::StoreWaits`]: the chain does not answer.
+    fn ask_writer<T>(&self, ask: impl FnOnce(&mut Writer) -> T) -> Result<T, DeliveryError> {
+        let Some(lease) = &self.lease else { return self.with_writer(ask) };
+        let pause = Parker::new();
+        loop {
+            if let Some(mut writer) = self.writer.try_lock() {
+                return writer.as_mut().map(ask).ok_or(DeliveryError::Closed);
+            }
+            let figures = lease.figures();
+            if figures.role == Role::QuietOwner && figures.lag_rows > 0 {
+                let path = self.ownership.upgrade().map(|it| it.path().to_owned()).unwrap_or_default();
+                let what = "PostgreSQL has not confirmed what is written";
+                return Err(DeliveryError::StoreWaits(StoreError::new(&path, what, "look at PostgreSQL")));
+            }
+            pause.park_timeout(Duration::from_millis(5));
+        }
+    }
+
     /// Does the same for a function that may fail. The error names the store.
     pub(crate) fn try_writer<T>(&self, run: impl FnOnce(&mut Writer) -> store::Result<T>) -> Result<T, DeliveryError> {
         self.with_writer(|writer| run(writer).map_err(|broken| broken.of(writer.store.path()).into()))?
@@ -614,6 +659,10 @@ impl Engine {
     }
 }
 
+fn history_id(store_id: &str, restored: Option<&str>) -> String {
+    restored.map_or_else(|| store_id.to_owned(), |it| format!("{store_id}-{it}"))
+}
+
 /// Opens the store, with its sender before the start. `before`: see [`Options::before`].
 fn open_store(
     ownership: &Arc<Ownership>,
@@ -621,6 +670,7 @@ fn open_store(
     timer: &Arc<Timer<Armed>>,
     wall: &Arc<dyn WallTime>,
     before: Option<FileId>,
+    lease: Option<&Arc<Lease>>,
 ) -> Result<(Store, Dispatcher, Vec<Action>), DeliveryError> {
     let (clock, wall_time) = (timer.clone(), wall.clone());
     let mut options = Options::new(
@@ -630,9 +680,15 @@ fn open_store(
     );
     options.limits = settings.limits;
     options.before = before;
+    options.replicate = settings.replicate.clone().zip(lease.cloned());
     options.guard = Some(ownership.clone());
     let path = ownership.path();
-    let store = Store::open(path, options)?;
+    let mut store = Store::open(path, options)?;
+    // A send that an earlier owner began before its lease was over may take so long.
+    let longest_send_ms = match lease {
+        Some(_) => store.note_longest_send(settings.sink_timeout_ms as i64).map_err(|broken| broken.of(path))? as u64,
+        None => 0,
+    };
     let mut dispatcher = Dispatcher::new(
         timer.clone(),
         wall.clone(),
@@ -642,8 +698,16 @@ fn open_store(
         Duration::from_millis(settings.unanswered_for_ms),
         settings.seed,
     );
-    let kept = || Ok((store.get_meta::<i64>(PAUSED)?, store.paused_lanes()?, store.running_actions()?));
-    let (paused_ms, paused_lanes, actions) = kept().map_err(|broken: Broken| broken.of(path))?;
+    if lease.is_some() {
+        dispatcher.others_until_us = timer.clock().now_us() + longest_send_ms * 1_000;
+    }
+    let kept = || {
+        let restored = store.get_meta::<String>(RESTORED)?;
+        Ok((store.get_meta::<i64>(PAUSED)?, store.paused_lanes()?, store.running_actions()?, restored))
+    };
+    let (paused_ms, paused_lanes, actions, restored) = kept().map_err(|broken: Broken| broken.of(path))?;
+    let of_history = history_id(store.id(), restored.as_deref());
+    dispatcher.owner = lease.map(|it| Arc::new(Owner { store: of_history, epoch: it.epoch() }));
     pause_keys(&paused_lanes, &mut dispatcher)?;
     dispatcher.to[0].was_down = store.was_down();
     let Settings { tenant_concurrency: concurrency, tenant_rate: rate, .. } = *settings;

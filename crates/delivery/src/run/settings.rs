@@ -15,6 +15,7 @@ use crate::due::window::Bounds;
 use crate::message::MAX_PAYLOAD;
 use crate::message::named::{NamedSettings, TenantSettings};
 use crate::sinks::inside::Allowed;
+use crate::store::replica::Replicate;
 use crate::store::{Letter, Limits};
 
 /// A setting that is a number.
@@ -217,6 +218,8 @@ pub struct Settings {
     pub allowed: Allowed,
     /// Whether to wait, if another process has the store, until that process ends, however it ends. By default it is an error.
     pub is_standby: bool,
+    /// Where the store is replicated to. `None`, the default: nowhere.
+    pub replicate: Option<Replicate>,
     /// Receives dead letters and events. The default writes a line to standard error for each dead letter.
     pub observer: Arc<dyn Observer>,
     /// The bounds of memory.
@@ -282,6 +285,7 @@ impl Default for Settings {
             max_payload: MAX_PAYLOAD,
             allowed: Allowed::default(),
             is_standby: false,
+            replicate: None,
             observer: Arc::new(StandardError),
             bounds: Bounds::default(),
             seed: 0,

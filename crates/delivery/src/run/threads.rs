@@ -34,6 +34,7 @@ use crate::group::writer_queue::QueueState;
 use crate::sinks::{OpenSink, Opened, TakesNamed};
 use crate::store::Checkpoints;
 use crate::store::file::owner::Ownership;
+use crate::store::replica::Bases;
 use tickwheel::Clock;
 
 use senders::caught;
@@ -92,7 +93,10 @@ impl Running {
         };
         shared.engine.with_writer(|writer| {
             writer.checkpoints = Some(Checkpoints::start(&writer.store, Box::new(failed))?);
-            Ok::<_, StoreError>(())
+            if let Some((to, lease)) = shared.engine.chain() {
+                writer.bases = Some(Bases::start(&writer.store, to, lease)?);
+            }
+            Ok::<_, DeliveryError>(())
         })??;
         let mut threads = self.threads.lock();
         threads.push(spawn("writer-deliver", shared, Shared::write)?);

@@ -17,6 +17,7 @@ use crate::run::settings::Settings;
 use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
 use crate::store::Limits;
 use crate::store::maintenance::check::tests::assert_whole;
+use crate::store::replica::tests::memory::InMemory;
 use crate::store::sql::failing;
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -181,6 +182,7 @@ fn start(world: &ByHand) {
 fn play(seed: u64, is_alone: bool) {
     let mut random = fastrand::Rng::with_seed(seed);
     let retry = Retry { max_attempts: 1_000, waits_ms: vec![1_000, 20_000], ..Retry::default() };
+    let chain = InMemory::default();
     let settings = Settings {
         retry,
         bounds: Bounds { messages: random.usize(5..60), lane_messages: random.usize(2..8), ..Bounds::default() },
@@ -188,6 +190,7 @@ fn play(seed: u64, is_alone: bool) {
         sink_timeout_ms: 3_000,
         tenant_concurrency: random.bool().then(|| random.usize(1..4)),
         tenant_rate: (random.u8(0..4) == 0).then_some(Rate { messages: 3, per_us: 1_000_000 }),
+        replicate: seed.is_multiple_of(2).then(|| chain.replicate()),
         ..Settings::default()
     };
     let mut model = Model { usual_of_tenant: settings.tenant_concurrency, ..Model::default() };
@@ -356,6 +359,7 @@ fn play(seed: u64, is_alone: bool) {
     }
     assert!(world.engine.with_store(|store| store.removed_destination().is_none()));
     assert_whole(&world.store(), Digest::number);
+    chain.check_if_used(&world.store());
 }
 
 trait ToVecOf<T> {

@@ -17,6 +17,7 @@ use crate::message::{Cancel, Message, Reschedule, checked};
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
 use crate::store::Outcome;
+use crate::store::replica::tests::memory::InMemory;
 use crate::store::sql::failing;
 
 const KEYS: [&str; 2] = ["j", "k"];
@@ -124,6 +125,8 @@ impl Model {
 
 struct Play {
     world: ByHand,
+    /// What the store is replicated to, for every second seed.
+    chain: InMemory,
     model: Model,
     random: fastrand::Rng,
 }
@@ -137,8 +140,10 @@ impl Play {
         let retry = Retry { max_attempts: 3, waits_ms: vec![500, 15_000], ..Retry::default() };
         let messages = if random.bool() { random.usize(2..12) } else { 1_000 };
         let bounds = Bounds { messages, lane_messages: random.usize(1..6), ..Bounds::default() };
-        let world = ByHand::open(Settings { retry, bounds, ..Settings::default() });
-        let play = Self { world, model: Model::default(), random };
+        let chain = InMemory::default();
+        let replicate = seed.is_multiple_of(2).then(|| chain.replicate());
+        let world = ByHand::open(Settings { retry, replicate, bounds, ..Settings::default() });
+        let play = Self { world, chain, model: Model::default(), random };
         play.begin();
         play.world.give(vec![set("x", ""), set("y", "")]);
         play
@@ -304,6 +309,7 @@ impl Play {
     fn restart(mut self) -> Self {
         self.log("restart");
         self.world = self.world.reopen();
+        self.chain.check_if_used(&self.world.store());
         self.look_at_the_store(true);
         self.begin();
         self
@@ -397,6 +403,7 @@ fn play(seed: u64, is_alone: bool) {
     }
     it.world.write();
     let world = it.world.again();
+    it.chain.check_if_used(&world.store());
     let left = world.engine.with_store(|store| store.open_count());
     assert_eq!(left, 0, "{:#?}", it.model.log);
 }

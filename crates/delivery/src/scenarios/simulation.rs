@@ -26,6 +26,7 @@ use crate::run::engine::Engine;
 use crate::run::settings::Settings;
 use crate::store::file::owner::Ownership;
 use crate::store::maintenance::check;
+use crate::store::replica::tests::memory::{Fault, InMemory};
 use crate::store::{Limits, Outcome, StoredDestination};
 use tickwheel::Clock;
 use types::{
@@ -44,6 +45,8 @@ struct World {
     is_shown: bool,
     store: PathBuf,
     settings: Settings,
+    /// What the store is replicated to, if it is.
+    chain: Option<InMemory>,
     /// How many destinations there are (D23).
     shares: i64,
     tenants: tenants::Tenants,
@@ -162,6 +165,7 @@ impl World {
             settings.tenant_rate = (random.below(6) == 0).then_some(Rate { messages: 7, per_us: 1_000_000 });
         }
         let store = folder.join(format!("{seed}.db"));
+        let chain = chain_of(seed, &mut settings);
         let wall_us = Arc::new(AtomicI64::new(START_MS * 1000));
         let engine = open(&store, &settings, &wall_us, 5_000_000);
         let log = (random.below(3) == 0).then(Vec::new);
@@ -174,6 +178,7 @@ impl World {
             is_shown,
             store,
             settings,
+            chain,
             shares,
             tenants,
             events: events::Events::default(),
@@ -234,6 +239,7 @@ impl World {
     }
 
     fn start(&mut self) {
+        self.check_chain();
         let (young, spare) = self.places;
         let limits = PlaceLimits { young, spare, hanging: 0, ..PlaceLimits::NONE };
         self.engine.set_places(limits);
@@ -248,6 +254,21 @@ impl World {
         self.engine.start(self.engine.wall_clock());
         self.is_off = false;
         self.check_summary();
+    }
+
+    /// Another file that gets the rows of the chain is the same (D21).
+    fn check_chain(&self) {
+        if let Some(chain) = &self.chain {
+            chain.check(&self.store);
+        }
+    }
+
+    /// The chain gives a wrong answer, or none, to the next inserts.
+    fn fail_chain(&mut self) {
+        if let Some(chain) = &self.chain {
+            let faults = [None, Some(Fault::Unheard), Some(Fault::Lost), Some(Fault::Cut)];
+            chain.fail((0..self.random.below(4)).map(|_| faults[self.random.below(4) as usize]).collect());
+        }
     }
 
     /// Every accepted message went out, or is still there (D11).
@@ -288,6 +309,13 @@ impl World {
     }
 }
 
+/// Every second seed has a replicated store.
+fn chain_of(seed: u64, settings: &mut Settings) -> Option<InMemory> {
+    let chain = seed.is_multiple_of(2).then(InMemory::default);
+    settings.replicate = chain.as_ref().map(InMemory::replicate);
+    chain
+}
+
 fn open(store: &Path, settings: &Settings, wall_us: &Arc<AtomicI64>, start_us: u64) -> Engine {
     if store.exists() {
         check::tests::assert_whole(store, Digest::number);
@@ -310,6 +338,7 @@ fn play(seed: u64, is_shown: bool) {
         }
     }
     world.heal();
+    world.check_chain();
 }
 
 #[test]

@@ -37,6 +37,17 @@ pub struct Delivery {
     /// The destination that the message names.
     #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only webhooks have names"))]
     pub(crate) to: Option<Arc<NamedSettings>>,
+    /// `None`: the store is not replicated.
+    pub(crate) owner: Option<Arc<Owner>>,
+}
+
+/// The process that sends, as the only one that may (rule D21).
+#[derive(Debug)]
+pub(crate) struct Owner {
+    /// The id of the store's history.
+    pub(crate) store: String,
+    /// The number of the take-over.
+    pub(crate) epoch: i64,
 }
 
 impl Delivery {
@@ -50,7 +61,7 @@ impl Delivery {
         attempt: u32,
         redelivered: bool,
     ) -> Self {
-        Self { seq, message, delivered_at_ms, lateness_us, attempt, redelivered, to: None }
+        Self { seq, message, delivered_at_ms, lateness_us, attempt, redelivered, to: None, owner: None }
     }
 
     /// Why it is due, if it has [`until_event`](Message::until_event): `event` or `deadline`.
@@ -74,6 +85,21 @@ impl Delivery {
             Cause::Event(_, data) => Some(data),
             _ => None,
         }
+    }
+
+    /// The id of the store and the number of the owner's take-over, if the store is [replicated](crate::Replicate). A restore
+    /// changes the id. A destination that has seen a higher number from this store refuses the message: an earlier owner sends it.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::{Destination, Verdict};
+    /// let to = Destination::function(|delivery| {
+    ///     assert!(delivery.owner().is_none(), "this store is not replicated");
+    ///     Verdict::Delivered
+    /// });
+    /// ```
+    #[must_use]
+    pub fn owner(&self) -> Option<(&str, i64)> {
+        self.owner.as_deref().map(|it| (&*it.store, it.epoch))
     }
 
     /// 128 bits of `BLAKE2b` of the name. A destination recognizes a repeated message by them, whatever store it comes

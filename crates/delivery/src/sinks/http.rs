@@ -72,6 +72,9 @@ const IDLE: Duration = Duration::from_secs(15);
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The trace and the span in which the message was made, so that the receiver continues the trace.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// Of a replicated store: which process sends.
+const TICKWHEEL_STORE: HeaderName = HeaderName::from_static("tickwheel-store");
+const TICKWHEEL_EPOCH: HeaderName = HeaderName::from_static("tickwheel-epoch");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -162,6 +165,10 @@ impl HttpSink {
             }
             Body::Template(parts) => content(body::written(parts, delivery)?, Bytes::new(), Vec::new()),
         };
+        if let Some((store, epoch)) = delivery.owner() {
+            headers.insert(TICKWHEEL_STORE, HeaderValue::from_str(store).expect("hex"));
+            headers.insert(TICKWHEEL_EPOCH, HeaderValue::from(epoch));
+        }
         let is_json = !matches!(body, Body::Payload) || delivery.body.is_json();
         let content_type = if is_json { "application/json" } else { "application/octet-stream" };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));

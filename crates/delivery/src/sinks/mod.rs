@@ -12,6 +12,7 @@ pub(crate) mod http;
 pub(crate) mod inside;
 pub(crate) mod line;
 mod reply;
+pub(crate) use delivery::Owner;
 pub use delivery::{Delivery, Verdict, Verdicts};
 #[cfg(feature = "http")]
 pub use http::{SharedWebhook, Webhook};

@@ -24,10 +24,13 @@
 
 pub(crate) mod file;
 mod first_due;
+pub(crate) mod log;
 pub(crate) mod look;
 pub(crate) mod maintenance;
 mod names;
 mod open;
+#[cfg_attr(not(feature = "postgresql"), allow(dead_code, reason = "nothing else keeps a chain yet"))]
+pub(crate) mod replica;
 mod retention;
 pub(crate) mod sql;
 mod tables;
@@ -61,7 +64,9 @@ pub(crate) use types::{
 pub use types::{Letter, Outcome, Progress};
 
 use crate::base::open_stores::FileId;
+use crate::store::replica::Replica;
 use first_due::FirstDue;
+use log::Log;
 use names::Names;
 use open::collector::Collector;
 use open::near::{Floor, Near};
@@ -103,6 +108,9 @@ pub(crate) struct Store {
     collector: Collector,
     letters: Letters,
     retention: Retention,
+    replica: Option<Replica>,
+    /// Between two transactions, if there is a chain.
+    log: Option<Log>,
     /// After the connection, because Rust drops fields in order.
     guard: Guard,
 }
@@ -220,12 +228,29 @@ impl Store {
 impl Store {
     /// Begins a transaction.
     pub(crate) fn begin(&mut self) -> Result<()> {
-        sql::execute(&self.db, "BEGIN IMMEDIATE", []).map(drop)
+        sql::execute(&self.db, "BEGIN IMMEDIATE", ())?;
+        let log = match (&self.replica, self.log.take()) {
+            (Some(_), None) => Some(Log::of(&self.db)?), // the transaction before was undone
+            (_, log) => log,
+        };
+        Log::open(log);
+        Ok(())
     }
 
     /// When it returns, all changes since `begin` are on disk.
     pub(crate) fn commit(&mut self) -> Result<()> {
-        sql::execute(&self.db, "COMMIT", []).map(drop)
+        let Some(replica) = &mut self.replica else { return sql::execute(&self.db, "COMMIT", ()).map(drop) };
+        let mut log = Log::close().ok_or(Broken::Unusable("it is committed twice", "report it"))?;
+        let body = log.take(&self.db)?;
+        self.log = Some(log);
+        replica.commit(&self.db, body)
+    }
+
+    /// Lets a standby begin at once.
+    pub(crate) fn end_chain(&mut self) {
+        if let Some(replica) = &mut self.replica {
+            replica.end();
+        }
     }
 
     /// Whether the file can be written again, after it could not. This value is not used again, because memory is not
@@ -251,6 +276,7 @@ impl Store {
     /// Undoes all changes since `begin`, unless SQLite has already done so after an error. Do not use the store
     /// again, because memory is not undone.
     pub(crate) fn rollback(&mut self) -> Result<()> {
-        if self.db.is_autocommit() { Ok(()) } else { sql::execute(&self.db, "ROLLBACK", []).map(drop) }
+        Log::close();
+        if self.db.is_autocommit() { Ok(()) } else { sql::execute(&self.db, "ROLLBACK", ()).map(drop) }
     }
 }

@@ -1,9 +1,12 @@
 //! How the parts of the store run their statements, and the errors inside the store.
 
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
+use rusqlite::types::ToSql;
 use rusqlite::{CachedStatement, Connection, Params, Row};
 
+use super::log;
 use crate::base::error::StoreError;
 use crate::base::kill_point::kill_point;
 
@@ -16,6 +19,12 @@ pub(crate) enum Broken {
     Contradiction(String),
     /// The store must not be used any more: the reason, and what to do.
     Unusable(&'static str, &'static str),
+    /// Another process owns the chain, or the chain has lost rows.
+    Fenced,
+    /// The chain of a replicated store can't be used: the reason, and what to do.
+    Chain(String, &'static str),
+    /// The program has ended the opening.
+    Closed,
 }
 
 impl Broken {
@@ -35,6 +44,13 @@ impl Broken {
                 "the file is damaged, or this is a mistake in tickwheel: report it, and restore the store from a copy",
             ),
             Self::Unusable(what, advice) => StoreError::new(path, *what, advice),
+            Self::Fenced => StoreError::new(
+                path,
+                "another process has taken the store over, or PostgreSQL has lost its last rows",
+                "nothing was accepted or sent since; start again, and it waits as a standby",
+            ),
+            Self::Chain(what, advice) => StoreError::new(path, what, advice),
+            Self::Closed => StoreError::new(path, "its opening was ended", "open it again"),
         }
     }
 }
@@ -48,18 +64,129 @@ impl From<rusqlite::Error> for Broken {
 pub(crate) type Result<T, E = Broken> = std::result::Result<T, E>;
 
 /// The prepared statement. It is prepared once for the connection.
-pub(super) fn cached<'a>(db: &'a Connection, text: &str) -> rusqlite::Result<CachedStatement<'a>> {
+pub(super) fn cached<'a>(db: &'a Connection, text: &str) -> rusqlite::Result<Statement<'a>> {
     #[cfg(test)]
     {
         seen::note(text);
         failing::pass()?;
     }
     kill_point(text);
-    db.prepare_cached(text)
+    let it = db.prepare_cached(text)?;
+    let noted = (log::is_open() && !it.readonly() && !text.starts_with("PRAGMA")).then(|| text.to_owned());
+    Ok(Statement { it, db, noted })
 }
 
+/// A prepared statement. If the transaction has a log, what it writes is noted there.
+pub(super) struct Statement<'a> {
+    it: CachedStatement<'a>,
+    db: &'a Connection,
+    /// The text, if it is noted.
+    noted: Option<String>,
+}
+
+impl<'a> Deref for Statement<'a> {
+    type Target = CachedStatement<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.it
+    }
+}
+
+/// For what reads; what writes has the methods below.
+impl DerefMut for Statement<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        debug_assert!(self.noted.is_none(), "{:?} would not be noted", self.noted);
+        &mut self.it
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "a caller has a tuple, as with rusqlite")]
+impl Statement<'_> {
+    /// Runs it once. Returns how many rows it has changed.
+    pub(super) fn execute(&mut self, values: impl Values) -> rusqlite::Result<usize> {
+        if self.noted.is_none() {
+            return self.it.execute(values); // as fast as without a log
+        }
+        self.bind(&values)?;
+        let changed = self.it.raw_execute()?;
+        self.note_changed();
+        Ok(changed)
+    }
+
+    /// Runs it once. Returns the rows that it gives.
+    pub(super) fn returned<T>(
+        &mut self,
+        values: impl Values,
+        made: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Vec<T>> {
+        if self.noted.is_none() {
+            return self.it.query_map(values, made)?.collect();
+        }
+        self.bind(&values)?;
+        let found = self.it.raw_query().mapped(made).collect();
+        self.note_changed();
+        found
+    }
+
+    fn bind(&mut self, values: &impl Values) -> rusqlite::Result<()> {
+        if let Some(text) = &self.noted {
+            log::note_text(text);
+        }
+        let mut count = 0;
+        values.each(&mut |value| {
+            count += 1;
+            log::note_value(value)?;
+            self.it.raw_bind_parameter(count, value)
+        })?;
+        let all = self.it.parameter_count();
+        if count == all { Ok(()) } else { Err(rusqlite::Error::InvalidParameterCount(count, all)) }
+    }
+
+    fn note_changed(&self) {
+        if let Some(text) = &self.noted {
+            log::note_changed(log::changed(self.db, text));
+        }
+    }
+}
+
+/// The values of a statement that writes: a tuple, an array, or `params![]`.
+pub(super) trait Values: Params {
+    fn each(&self, take: &mut dyn FnMut(&dyn ToSql) -> rusqlite::Result<()>) -> rusqlite::Result<()>;
+}
+
+impl Values for &[&dyn ToSql] {
+    fn each(&self, take: &mut dyn FnMut(&dyn ToSql) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+        self.iter().try_for_each(|value| take(*value))
+    }
+}
+
+macro_rules! values {
+    ($($count:literal)+) => {
+        $(impl<T: ToSql> Values for [T; $count] {
+            fn each(&self, take: &mut dyn FnMut(&dyn ToSql) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+                self.iter().try_for_each(|value| take(value))
+            }
+        })+
+    };
+    ($($name:ident)*) => {
+        #[allow(non_snake_case, unused_variables)]
+        impl<$($name: ToSql),*> Values for ($($name,)*) {
+            fn each(&self, take: &mut dyn FnMut(&dyn ToSql) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+                let ($($name,)*) = self;
+                $(take($name)?;)*
+                Ok(())
+            }
+        }
+        values!(@ $($name)*);
+    };
+    (@) => {};
+    (@ $first:ident $($name:ident)*) => { values!($($name)*); };
+}
+values!(A B C D E F G H I J K L);
+values!(1 2 3 4 5 6);
+
 /// Runs a statement that gives no rows. Returns how many rows it has changed.
-pub(super) fn execute(db: &Connection, text: &str, values: impl Params) -> Result<usize> {
+pub(super) fn execute(db: &Connection, text: &str, values: impl Values) -> Result<usize> {
     Ok(cached(db, text)?.execute(values)?)
 }
 

@@ -27,7 +27,7 @@ from tickwheel.delivery.model.summary import PERCENTILES, Summary
 from tickwheel.delivery.observe.log import log_events, log_text, logger
 from tickwheel.delivery.outbox.reader import OutboxReader
 from tickwheel.delivery.outbox.source import SourceOpener
-from tickwheel.delivery.sight import Destinations, InDoubt, StoreStatus, StoreView
+from tickwheel.delivery.sight import Destinations, InDoubt, Replication, StoreStatus, StoreView
 from tickwheel.delivery.sight.destinations import SHOWN, destinations_of
 from tickwheel.delivery.sinks import CoroutineFunction, Destination, Opener, SinkSettings
 
@@ -36,9 +36,10 @@ _SAY_AFTER_S = 2
 
 class Running:
     """Opens store and destination. `put_letters` is called in a thread of its own. `waiting` is called with a text if
-    another process has the store, or if the destination takes more than 2 s to open. While another process has the
-    store, `check` is called again and again; an exception of `check` ends the wait. `loop` runs a coroutine function;
-    `None`: a thread of its own does. Errors: `WrongUsage`, `DeliveryFailed`.
+    another process has the store, or if the destination takes more than 2 s to open, and `standing_by` if one owns the
+    store that this one is replicated to (D21); by default they are one. While another process has the store, `check` is
+    called again and again; an exception of `check` ends the wait. `loop` runs a coroutine function; `None`: a thread of
+    its own does. Errors: `WrongUsage`, `DeliveryFailed`.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Running:
         put_letters: Callable[[Sequence[Letter]], None],
         waiting: Callable[[str], object] | None = None,
         *,
+        standing_by: Callable[[str], object] | None = None,
         check: Callable[[], object] | None = None,
         loop: AbstractEventLoop | None = None,
         outboxes: Sequence[SourceOpener] = (),
@@ -79,6 +81,7 @@ class Running:
                 put_letters=put_letters,
                 put_events=log_events,
                 waiting=say,
+                standing_by=standing_by or say,
                 check=check,
             )
             """The native engine, for its own questions and for a recording of its timer."""
@@ -155,7 +158,8 @@ class Running:
     def status(self) -> StoreStatus:
         """The store in figures, with those that only the engine has. Errors: `WrongUsage`, `StoreFailed`."""
         found = self.view.status()
-        return structs.replace(found, in_doubt=self.with_figures(found.in_doubt))
+        replication = Replication.of(self.engine.replication())
+        return structs.replace(found, in_doubt=self.with_figures(found.in_doubt), replication=replication)
 
     def destination_figures(self, names: Sequence[str] | None = None, limit: int = SHOWN) -> Destinations:
         """The destinations with these names, as far as there are any. Without names: `limit` of them, those that are

@@ -68,6 +68,22 @@ def restore_store(backup: str | os.PathLike[str], store: str | os.PathLike[str],
     return _native.restore_store(backup, store, force)
 
 
+def restore_replicated(address: str, store: str | os.PathLike[str]) -> None:
+    """Make the new file `store` of a replicated store (D21), with all that was answered. It is replicated still.
+
+    Errors: `WrongUsage`, also if `store` exists; `StoreFailed` if the PostgreSQL has no such store, or does not answer.
+    """
+    _native.restore_replicated(address, store)
+
+
+def leave_replication(store: str | os.PathLike[str], address: str) -> None:
+    """End the replication of a store: the file has all of it, and is alone. No process takes it over any more.
+
+    Waits some seconds for an owner that was killed. Errors: `WrongUsage`, also if a process owns it; `StoreFailed`.
+    """
+    _native.leave_replication(store, address)
+
+
 def _checked(found: tuple[int, int, list[str]]) -> CheckedStore:
     messages, waiting, problems = found
     return CheckedStore(messages, waiting, tuple(problems))

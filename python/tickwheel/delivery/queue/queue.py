@@ -62,7 +62,8 @@ class DeliveryQueue:
     `final_statuses`: those of a webhook's answer that make a dead letter at once, as 410 does.
     `unavailable`: an exception class, or several; a function raises it if the receiver of a message is away.
     `on_dead_letter`: called with each message that is given up, in a separate thread; by default the log names these
-    messages.
+    messages. `replicate_to`: as `postgresql://user@host/database?store=NAME`, so that the store outlives its machine
+    (D21). While another process has that store, the constructor waits too.
 
     `to` is the destination:
 
@@ -120,6 +121,7 @@ class DeliveryQueue:
         outbox: str | Iterable[str] | None = None,
         on_dead_letter: Callable[[Letter], object] | None = None,
         wait_s: float | None = None,
+        replicate_to: str | None = None,
     ) -> None:
         if on_dead_letter is not None and not callable(on_dead_letter):
             raise WrongUsage(
@@ -154,6 +156,7 @@ class DeliveryQueue:
             tenant_rate=tenant_rate,
             final_statuses=final_statuses,
             allow_addresses=allow_addresses,
+            replicate_to=replicate_to,
         )
 
         def put_letters(letters: Sequence[Letter]) -> None:
@@ -668,7 +671,9 @@ class DeliveryQueue:
 
     def _run(self, *given: Any, **options: Any) -> Running:
         """`AsyncDeliveryQueue` opens it in another way."""
-        return Running(*given, **{"waiting": self._wait.say, "check": self._wait.check} | options)
+        wait = self._wait
+        asked = {"waiting": wait.say, "standing_by": wait.stand_by, "check": wait.check}
+        return Running(*given, **asked | options)
 
     def _ask(self, parts: Sequence[object], read: Callable[[list[Receipt]], _T], **options: Any) -> _T:
         """Submit all parts, and return what `read` makes of the receipts. `AsyncDeliveryQueue` waits in another way."""

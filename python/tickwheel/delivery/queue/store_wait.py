@@ -20,13 +20,18 @@ class StoreWait:
             raise WrongUsage(f"wait_s is {wait_s!r:.200}: give seconds from 0, or None to wait for ever")
         self._wait_s = wait_s
         self._began_s: float | None = None
-        self._owner = ""
+        self._owner, self._remedy = "", _REMEDY
         self._warns = True
 
     def say(self, text: str) -> None:
-        """The first text tells which process has the store."""
-        self._began_s, self._owner = time.monotonic(), text.partition(": waiting")[0]
+        """The text tells which process has the store."""
+        self._began_s, self._owner = self._began_s or time.monotonic(), text.partition(": waiting")[0]
         log_text(text)
+
+    def stand_by(self, text: str) -> None:
+        """As `say`, of the process that owns the replicated store."""
+        self._remedy = "a standby takes over when the owner is gone"
+        self.say(text)
 
     def check(self) -> None:
         """Called again and again in the wait. Errors: `StoreUnavailable` once it is over."""
@@ -34,7 +39,7 @@ class StoreWait:
             return
         waited_s = time.monotonic() - self._began_s
         if self._wait_s is not None and waited_s >= self._wait_s:
-            raise StoreUnavailable(f"{self._owner}, and wait_s={self._wait_s} is over: {_REMEDY}")
+            raise StoreUnavailable(f"{self._owner}, and wait_s={self._wait_s} is over: {self._remedy}")
         if self._warns and waited_s >= _WARN_AFTER_S:
             self._warns = False
-            logger.warning("%s, and this one waits: %s; wait_s= limits the wait", self._owner, _REMEDY)
+            logger.warning("%s, and this one waits: %s; wait_s= limits the wait", self._owner, self._remedy)

@@ -1,14 +1,17 @@
 """The answers of HTTP while the store is not open (rule D9): this process lives, and is not ready.
 
-    before     /livez 200, /readyz 503 `waiting`
-    after      what `http.py` says
+    before        /livez 200, /readyz 503 `waiting`
+    as a standby  /livez 200, /readyz 503 `standby` and which process owns the store, all else 503
+    after         what `http.py` says
 
 A second process on a store waits like this, for as long as the first one lives. Only the port of `--health` is open
-then; it answers health only, before and after, without tokens and TLS.
+then; it answers health only, before and after, without tokens and TLS. A standby of a replicated store has its port
+open, if the owner has another machine.
 """
 
 import asyncio
 import re
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote
 
@@ -26,6 +29,7 @@ REQUESTS: Final = 512
 _ABSOLUTE: Final = re.compile(rb"(?i:https?)://(?P<host>[^/]+)(?P<path>/.*)?", re.DOTALL)
 HEALTH_ONLY: Final = "health_only"
 """In the state of a connection to the port of `--health`."""
+_AFTER_S: Final = "3"  # about how long a take-over takes
 _ALLOW: Final = {"allow": "GET, HEAD, OPTIONS"}
 _REFUSED: Final = json_response(
     400, fault("the request has content-length and transfer-encoding", "one of them (RFC 9112, 6.1)"), CLOSE
@@ -41,7 +45,11 @@ class Application:
 
     def __init__(self, access: Access) -> None:
         self._guarded = Guard(Answers(self._answer), access, REQUESTS)
-        self._opened: ASGIApp | None = None
+        self._opened: ASGIApp = _Waiting({"status": "waiting"})
+
+    def stand_by(self, owner: str) -> None:
+        """Until `open`, every request is told that this process owns the store."""
+        self._opened = _Waiting({"status": "standby", "reason": owner})
 
     def open(self, opened: ASGIApp) -> None:
         """From now on this answers."""
@@ -82,7 +90,7 @@ class Application:
             await json_response(status, refusal, headers)(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await (self._opened or _waiting)(scope, receive, send)
+        await self._opened(scope, receive, send)
 
 
 def _origin_form(scope: Scope) -> Scope:
@@ -108,9 +116,18 @@ def _has_two_lengths(scope: Scope) -> bool:
     return {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}
 
 
-async def _waiting(scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["path"] == "/readyz":
-        answer = json_response(503, {"status": "waiting"})
-    else:
-        answer = json_response(200, {"status": "ok"})
-    await answer(scope, receive, send)
+class _Waiting:
+    """Answers while another process has the store: `not_ready` is the answer to `/readyz`."""
+
+    def __init__(self, not_ready: Mapping[str, str]) -> None:
+        self._not_ready = json_response(503, not_ready)
+        reason = f"this process is a standby: {not_ready.get('reason')}"
+        self._refused = json_response(503, fault(reason, AGAIN), {"retry-after": _AFTER_S})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["path"] == "/readyz":
+            answer = self._not_ready
+        else:
+            answer = json_response(200, {"status": "ok"}) if scope["path"] in HEALTH else self._refused
+        await answer(scope, receive, send)

@@ -77,6 +77,7 @@ class EngineCollector(Collector):
         yield from self._waiting(measures)
         yield from self._outboxes()
         yield from self._store(measures)
+        yield from self._replication()
 
     def _outboxes(self) -> Iterator[Metric]:
         outboxes = self._running.outboxes
@@ -181,6 +182,14 @@ class EngineCollector(Collector):
         size, log_size = sizes_of(self._running.store)
         yield gauge("store_bytes", "The size of the store's file.", size)
         yield gauge("store_log_bytes", "The size of the store's write-ahead log.", log_size)
+
+    def _replication(self) -> Iterator[Metric]:
+        found = self._running.engine.replication() or {"epoch": 0, "lag_s": 0, "lag_bytes": 0}
+        epoch = "The number of the take-over by this process; 0 if the store is not replicated."
+        yield gauge("replication_epoch", epoch, found["epoch"])
+        lag = "For how long PostgreSQL has not confirmed a group; 0 if it has confirmed all."
+        yield gauge("replication_lag_seconds", lag, found["lag_s"])
+        yield gauge("replication_lag_bytes", "Bytes of what it has not confirmed.", found["lag_bytes"])
 
 
 def _messages(summary: Summary, measures: EngineMeasures) -> Iterator[Metric]:

@@ -39,8 +39,8 @@ _FREE_WITHIN_S, _FREE_EVERY_S = 1, 0.01
 
 class Listening:
     """The sockets of the ports. The port for health is open from the start. The port for requests is open from `open`
-    on, once this process has the store. Until then another process may have the store, and needs this port. Errors:
-    `WrongUsage` if a port can never be opened.
+    on, once this process has the store, or is a standby. Until then another process may have the store, and needs this
+    port. Errors: `WrongUsage` if a port can never be opened.
     """
 
     def __init__(self, listen: Address, health: Address | None = None) -> None:
@@ -51,8 +51,14 @@ class Listening:
         self.health = _listening(health) if health else None
 
     def open(self) -> None:
-        """Open the port for requests. Errors: `WrongUsage` if it can't be opened."""
-        self.http = _listening_soon(self._address)
+        """Open the port for requests, if it is not. Errors: `WrongUsage` if it can't be opened."""
+        self.http = self.http or _listening_soon(self._address)
+
+    def open_if_free(self) -> bool:
+        """Whether the port for requests is open now. The owner may be on this machine too."""
+        with contextlib.suppress(WrongUsage):
+            self.http = self.http or _listening(self._address)
+        return self.http is not None
 
     def close(self) -> None:
         """Close all."""
@@ -114,6 +120,12 @@ class Ports:
         self._application.open(opened)
         self._call(self._is_opened.set)
         return self._listening.url(is_tls=self._certificates is not None)
+
+    def stand_by(self, owner: str) -> None:
+        """Serve health, and to all other requests say which process owns the store."""
+        self._application.stand_by(owner)
+        if self._listening.open_if_free():
+            self._call(self._is_opened.set)
 
     def are_open(self) -> bool:
         """Whether they are open. Raises the error that closed them."""

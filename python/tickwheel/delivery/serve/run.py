@@ -90,7 +90,13 @@ def _serve(service: Service, say: Callable[[str], object], read_again: SignalEve
         ports = Ports(listening, access, service.credentials.certificates)
         wait = _waiter(listening, say, notifier)
         running = Running(
-            service.store, service.opener, service.settings, service.put_letters, wait, outboxes=service.outboxes
+            service.store,
+            service.opener,
+            service.settings,
+            service.put_letters,
+            wait,
+            standing_by=_standby(ports, say, notifier),
+            outboxes=service.outboxes,
         )
         if read_again.is_set():  # while it waited for the store
             read_again.clear()
@@ -159,6 +165,17 @@ def _waiter(listening: Listening, say: Callable[[str], object], notifier: Notifi
             say(more.pop(0))
 
     return wait
+
+
+def _standby(ports: Ports, say: Callable[[str], object], notifier: Notifier) -> Callable[[str], object]:
+    """The function that reports which process owns the replicated store."""
+
+    def stand_by(text: str) -> None:
+        say(text)
+        notifier.status(text)
+        ports.stand_by(text.partition(": waiting")[0])
+
+    return stand_by
 
 
 def _close(running: Running | None, ports: Ports | None) -> str | None:

@@ -10,7 +10,7 @@ from tickwheel.delivery.sight.actions import Action
 from tickwheel.delivery.sight.destinations import DestinationPage, Destinations, DestinationSeen, DestinationShown
 from tickwheel.delivery.sight.letters import LetterPage, LetterSeen
 from tickwheel.delivery.sight.messages import Details, Page, Rule, Seen, State
-from tickwheel.delivery.sight.status import InDoubt, KeyInDoubt, StoreStatus
+from tickwheel.delivery.sight.status import InDoubt, KeyInDoubt, Replication, StoreStatus
 from tickwheel.delivery.sight.tenants import TenantPage, TenantSeen
 from tickwheel.delivery.sight.view import NoStore, StoreView
 
@@ -27,6 +27,7 @@ __all__ = [
     "LetterSeen",
     "NoStore",
     "Page",
+    "Replication",
     "Rule",
     "Seen",
     "State",

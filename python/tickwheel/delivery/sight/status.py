@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -55,6 +55,31 @@ class PauseEnd(msgspec.Struct, frozen=True):
     until: str
 
 
+class Replication(msgspec.Struct, frozen=True):
+    """Which process owns a replicated store (D21), by the last take-over, whose number is `epoch`.
+
+    The others are `None` if only the store was asked. `role` of the process that was asked: `owner`, `quiet owner`
+    (PostgreSQL has confirmed nothing for 2 s, so it sends nothing), or `standby`. `lag_rows`, `lag_bytes`, `lag_s`:
+    groups that PostgreSQL has not confirmed to the owner, or that a standby has not run; their bytes, and for how long
+    there have been such groups. `last_base`: when the last copy of the whole store was made. `trouble`: why PostgreSQL
+    did not answer the last question.
+    """
+
+    epoch: int
+    owner: str | None
+    role: str | None = None
+    lag_rows: int | None = None
+    lag_bytes: int | None = None
+    lag_s: float | None = None
+    last_base: str | None = None
+    trouble: str | None = None
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any] | None) -> "Replication | None":
+        """From the figures of the engine, or of the store."""
+        return None if found is None else cls(**with_times(found))
+
+
 class StoreStatus(msgspec.Struct, frozen=True):
     """A store in figures, at the time `at`. Sizes are bytes.
 
@@ -67,6 +92,7 @@ class StoreStatus(msgspec.Struct, frozen=True):
     `pause_ends`: the twenty pauses of any kind that do so first. `down_since`, `down_reason`: of the destination, if it
     is down. `waiting_for_events`: waiting messages that an event would let go; `remembered_events`: events that let go
     what comes later. `in_doubt`: the keys that fail for longest, and why. `destinations`: those that messages name.
+    `replication`: `None` if the store is not replicated.
     """
 
     at: str
@@ -99,6 +125,7 @@ class StoreStatus(msgspec.Struct, frozen=True):
     destinations: Destinations
     file_size: int
     log_size: int
+    replication: Replication | None
 
 
 def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None, figures: Figures | None = None) -> StoreStatus:
@@ -110,6 +137,7 @@ def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None, figures
     overdue, *due = found.pop("due_before")
     found["pause_ends"] = [PauseEnd(kind, name, rfc_3339(until_ms)) for kind, name, until_ms in found["pause_ends"]]
     size, log_size = sizes_of(store)
+    replication = Replication.of(found.pop("replication"))
     is_used, process = store_owner(store) or (None, None)
     return StoreStatus(
         at=rfc_3339(now_ms),
@@ -121,6 +149,7 @@ def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None, figures
         destinations=figures_of(db, figures, None),
         file_size=size,
         log_size=log_size,
+        replication=replication,
         **with_times(found),
     )
 

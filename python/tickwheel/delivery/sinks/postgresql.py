@@ -15,6 +15,8 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
   connections with the lock that belong to other runs. A send ends the connections of its own run that were lost
   meanwhile, or belong to a replaced sink. The server may not have executed all statements of such a connection yet: it
   never will.
+- A new owner of a replicated store notes its epoch before it ends them (D21). A connection that an earlier owner opens
+  later finds the newer epoch, and writes nothing.
 - A pooler may be between in session mode. In transaction mode it is refused at the start: see `poolers.py`.
 - A payload is stored as `json`, not `jsonb`, to keep every byte: its spaces, its order, a number such as 1.50. It may
   also have \u0000, which `jsonb` refuses. A payload that is not JSON in UTF-8 is in `payload_bytes`. PostgreSQL's text
@@ -136,6 +138,12 @@ _INSERT = """
 """
 
 
+_RAISE_EPOCH = """
+    INSERT INTO {} AS it (digest, store, run, first_seq) VALUES (%b, %s, %s, %s)
+    ON CONFLICT (digest) DO UPDATE SET first_seq = greatest(it.first_seq, excluded.first_seq) RETURNING first_seq
+"""
+
+
 class _NotThereError(psycopg.OperationalError):
     """No connection can be made."""
 
@@ -154,6 +162,7 @@ class PostgresqlSink(TableSink):
         self._lock = _lock_of(settings.store_id, names)
         self._connection: psycopg.Connection | None = None
         self._limits = (0, 0)  # as `_limit` set them for the connection
+        self._noted_owner: tuple[str, int] | None = None  # by the connection
         self._defers: bool | None = None
         """Whether the table has a constraint that may be checked at the commit, which no `statement_timeout` ends. Each
         connection looks it up, once the table is made.
@@ -265,13 +274,16 @@ class PostgresqlSink(TableSink):
             if self._connection is None:
                 self._connection = self._connect()
                 self._writer.connects(backend_of(self._connection, self._connect, self._own_s))
-                self._limits, self._defers = (0, 0), None
+                self._limits, self._defers, self._noted_owner = (0, 0), None, None
                 self._connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(self._own_s * 1000))})
                 self._connection.execute("SELECT pg_advisory_lock_shared(%s)", (self._lock,))
-                self._end_others(self._connection)
+                if self._owner is None:
+                    self._end_others(self._connection)
             elif self._writer.lost_backends():
                 self._limit(self._connection, 1)
                 self._end_others(self._connection)
+            if self._owner != self._noted_owner and self._owner is not None:
+                self._note_owner(self._connection, self._owner)
         except psycopg.Error as error:
             raise _NotThereError(_error_text(error)) from None
         if self._writer.is_replaced:  # before it had the lock, so its successor did not end this connection
@@ -292,6 +304,15 @@ class PostgresqlSink(TableSink):
             return psycopg.connect(**{**defaults, **self._options, "client_encoding": "utf8"}, autocommit=True)
         except psycopg.Error as error:
             raise _NotThereError(without(secrets_of(self._options), _error_text(error))) from None
+
+    def _note_owner(self, connection: psycopg.Connection, owner: tuple[str, int]) -> None:
+        """Ends connections of earlier owners, once none of them can write with a new one. Errors: `DeliveryFailed`."""
+        raise_epoch = sql.SQL(_RAISE_EPOCH).format(self._ids)
+        found = connection.execute(raise_epoch, self._epoch_row(owner)).fetchone()
+        assert found is not None
+        self._check_epoch(found[0], owner[1])
+        self._end_others(connection)
+        self._noted_owner = owner
 
     def _end_others(self, connection: psycopg.Connection) -> None:
         """Ends all connections with the lock but those of this run, and returns once they have ended."""

@@ -77,6 +77,10 @@ class SqliteSink(TableSink):
             " ON CONFLICT (digest) DO UPDATE SET run = excluded.run, first_seq = excluded.first_seq"
             " WHERE it.store = excluded.store AND it.first_seq < excluded.first_seq"
         )
+        self._raise = (
+            f'INSERT INTO "{table}_ids" AS it (digest, store, run, first_seq) VALUES (?, ?, ?, ?)'  # noqa: S608
+            " ON CONFLICT (digest) DO UPDATE SET first_seq = max(it.first_seq, excluded.first_seq) RETURNING first_seq"
+        )
         self._drop = f'DELETE FROM "{table}_ids" WHERE digest = ? AND (store <> ? OR first_seq = ?)'  # noqa: S608
         self._drop_earlier = (
             f'DELETE FROM "{table}_ids" WHERE digest IN'  # noqa: S608
@@ -196,6 +200,8 @@ class SqliteSink(TableSink):
         if self._writer.is_replaced:  # and its successor waits for this transaction
             raise sqlite3.OperationalError("this sink was replaced")
         store = self._settings.store_id
+        if self._owner is not None:
+            self._check_epoch(database.execute(self._raise, self._epoch_row(self._owner)).fetchone()[0], self._owner[1])
         database.executemany(self._drop, ((digest, store, first_seq) for digest, first_seq in self._writer.free()))
         self._will_have_earlier = True
         if self._writer.has_earlier:

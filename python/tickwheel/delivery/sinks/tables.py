@@ -5,12 +5,16 @@ id, the store, the run that sent it, and `first_seq`. A message whose digest is 
 no second one. If the digest is of the same store and has a lower `first_seq`, it is that of an earlier message, whose
 name the store has forgotten since. The new message takes its place. `writers.py` says which digests of this run are not
 needed any more. Digests of earlier runs are deleted once every message that those runs may have sent has its outcome.
+
+If the store is replicated (D21), one row of `T_ids` has the newest epoch that has written, as `first_seq`. A process
+with an older epoch writes nothing.
 """
 
 import math
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 from urllib.parse import parse_qsl
@@ -67,9 +71,12 @@ class TableSink(Sink):
         self._settings = settings
         self._writer = writer
         self._own_s = OWN_SHARE * settings.timeout_s
+        self._owner: tuple[str, int] | None = None
+        """Of the messages that are sent: the store, and the epoch; `None`: it is not replicated."""
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
         """One transaction if no row is refused. Errors: `Unavailable`, `Unanswered`, if none is known to be written."""
+        self._owner = deliveries[0].owner
         self._writer.begin(deliveries)
         try:
             verdicts = self._send(deliveries)
@@ -90,6 +97,18 @@ class TableSink(Sink):
         store, there = self._settings.store_id, self._there([it.digest for it in suspects])
         first = {digest: seq if of == store else math.inf for digest, of, seq in there}
         return {it.seq for it in suspects if first.get(it.digest, -1) >= it.first_seq}
+
+    def _epoch_row(self, owner: tuple[str, int]) -> tuple[bytes, str, str, int]:
+        """The row of `T_ids` that has the newest epoch of this store."""
+        store, epoch = owner
+        digest = blake2b(store.encode(), digest_size=16, person=b"epoch").digest()
+        return digest, f"epoch of {store}", self._settings.run, epoch
+
+    def _check_epoch(self, newest: int, own: int) -> None:
+        """Errors: `DeliveryFailed` if a newer owner of the store has written."""
+        if newest > own:
+            problem = f"another process has taken the store over: it has epoch {newest}, and this one {own}"
+            raise DeliveryFailed(f"{problem}: start again, and this process waits as a standby")
 
     @abstractmethod
     def _there(self, digests: Sequence[bytes]) -> Iterable[tuple[bytes, str, int]]:

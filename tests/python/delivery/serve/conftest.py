@@ -141,7 +141,7 @@ class Server:
         return self.process.stderr.readline()
 
     def listening(self) -> "Server":
-        while (line := self.says()).startswith("until then"):
+        while (line := self.says()).startswith("until then") or "owns the store" in line:
             pass  # it has waited for the store
         assert line.startswith("listening on http://127.0.0.1:"), line
         self.port = int(line.rpartition(":")[2])

@@ -403,6 +403,7 @@ impl Dispatcher {
                 attempt: entry.attempts.saturating_add(1),
                 redelivered: entry.may_have_arrived(),
                 to: self.to[share].named.clone(),
+                owner: self.owner.clone(),
             });
         }
         if !early.is_empty() {

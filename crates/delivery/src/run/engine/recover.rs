@@ -35,6 +35,7 @@ impl Engine {
                         attempt: it.attempts + 1,
                         redelivered: true,
                         to: None,
+                        owner: None,
                     })
                 })
                 .collect();

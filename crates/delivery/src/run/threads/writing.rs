@@ -12,6 +12,7 @@ use crate::base::error::{DeliveryError, StoreError};
 use crate::due::dispatcher::Event;
 use crate::sinks::SyncFn;
 use crate::store::file::owner::process_that_writes;
+use crate::store::replica::BEAT_EVERY_MS;
 
 /// How often it is tried whether the store can be written again.
 const TRY_STORE_EVERY: Duration = Duration::from_millis(200);
@@ -36,6 +37,9 @@ impl Shared {
 
     fn write_until_over(self: &Arc<Self>) {
         let load_every_us = (self.engine.settings.horizon_ms * 1000 / 4).max(1_000);
+        let beat_every_us =
+            if self.engine.settings.replicate.is_some() { BEAT_EVERY_MS as u64 * 1000 } else { u64::MAX };
+        let load_every_us = load_every_us.min(beat_every_us);
         loop {
             let is_stopping = self.wait_for_work(load_every_us);
             let failure = self.engine.queue.lock().failure.clone();

@@ -105,6 +105,7 @@ impl World {
             }
         }
         self.act();
+        self.fail_chain();
         let committed = self.engine.commit_group(begun, &|| Ok(())).unwrap();
         let gone = self.learn_causes();
         if let Some(last) = tickets.last_mut() {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::base::open_stores::FileId;
+use crate::store::replica::{Lease, Replicate};
 
 /// A clock in milliseconds.
 pub(crate) type ClockMs = Box<dyn Fn() -> i64 + Send>;
@@ -27,12 +28,22 @@ pub(crate) struct Options {
     /// This process had it open before, as this file, and knows the outcome of each send: nothing is made anew, and nothing
     /// may have been sent besides.
     pub before: Option<FileId>,
+    /// Where each transaction is before it is committed.
+    pub replicate: Option<(Replicate, Arc<Lease>)>,
 }
 
 impl Options {
     /// With the default limits, and no guard.
     pub(crate) fn new(keep_ids_ms: i64, monotonic_ms: ClockMs, wall_ms: ClockMs) -> Self {
-        Self { keep_ids_ms, monotonic_ms, wall_ms, limits: Limits::default(), guard: None, before: None }
+        Self {
+            keep_ids_ms,
+            monotonic_ms,
+            wall_ms,
+            limits: Limits::default(),
+            guard: None,
+            before: None,
+            replicate: None,
+        }
     }
 }
 
@@ -92,6 +103,12 @@ pub struct Limits {
     pub first_due_times: usize,
     /// Named destinations that stay in memory with nothing to do.
     pub idle_shares: usize,
+    /// The fewest bytes of rows after which a replicated store gets another base; 0: one with each look.
+    pub base_bytes: u64,
+    /// Bytes of one piece of it.
+    pub base_piece: usize,
+    /// How often it is asked whether there are as many.
+    pub base_look_ms: u64,
 }
 
 impl Default for Limits {
@@ -118,6 +135,9 @@ impl Default for Limits {
             shortest_part_ms: 1_000,
             first_due_times: 100_000,
             idle_shares: 1_000,
+            base_bytes: 256 << 20,
+            base_piece: 1 << 20,
+            base_look_ms: 10_000,
         }
     }
 }
@@ -148,6 +168,9 @@ impl Limits {
             shortest_part_ms: 1_000,
             first_due_times: 1,
             idle_shares: 0,
+            base_bytes: 1,
+            base_piece: 4_096,
+            base_look_ms: 1,
         }
     }
 }

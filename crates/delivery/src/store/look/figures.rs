@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::snapshot::{Snapshot, text};
 use crate::base::error::DeliveryError;
 use crate::message::recurrence::NEVER_MS;
+use crate::store::replica;
 use crate::store::sql::{Result, cached, rows};
 use crate::store::tables::meta::{self, PAUSED};
 use crate::store::types::Outcome;
@@ -80,6 +81,11 @@ impl Snapshot {
     /// When the pause of all messages ends by itself.
     pub fn paused_until_ms(&self) -> Result<Option<i64>, DeliveryError> {
         self.ask(|db| pause_end(db, "all", ""))
+    }
+
+    /// Of a replicated store: the number of the last take-over that the file has, and its host and process id.
+    pub fn last_owner(&self) -> Result<Option<(i64, String, u32)>, DeliveryError> {
+        self.ask(replica::last_owner)
     }
 
     /// The number of paused keys.

@@ -97,6 +97,12 @@ pub fn restore(
             format!("{} exists: name a new file, or give --force: then it stays as STORE.replaced", store.display());
         return Err(DeliveryError::Usage(text));
     }
+    let owner = Snapshot::open(path).and_then(|it| it.last_owner()); // one that can't be read may be replaced
+    if is_there && owner.is_ok_and(|it| it.is_some()) {
+        let text =
+            format!("{} is replicated: restore to a new file, and replicate that by another name", store.display());
+        return Err(DeliveryError::Usage(text));
+    }
     let new = NewFile::begin(path, ".restoring")?;
     if is_there {
         new.permit_as(path)?;
@@ -127,7 +133,8 @@ fn begin_epoch(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
     let text = "INSERT OR REPLACE INTO cursors SELECT 0, ?1, ?2 UNION SELECT DISTINCT share, ?1, ?2 FROM waiting \
                 WHERE share IS NOT NULL";
     db.execute(text, [now_ms, i64::MAX])?;
-    db.execute_batch("DELETE FROM held_back; COMMIT")
+    // What is restored is alone: it has not what was written after the backup.
+    db.execute_batch("DELETE FROM held_back; DELETE FROM meta WHERE name GLOB 'chain*'; COMMIT")
 }
 
 /// Gives the store its other name, together with the contents of its log. Nothing else has the store open. A store
@@ -179,6 +186,21 @@ fn copy_into(
     stop: &Stop,
     change: impl FnOnce(&Connection) -> rusqlite::Result<()>,
 ) -> Result<Checked, DeliveryError> {
+    copy(new, source, stop, change)?;
+    let copy = Snapshot::open_unshared(&new.path)?;
+    let checked = check_snapshot(&copy, stop)?;
+    copy.close()?;
+    new.sync()?;
+    Ok(checked)
+}
+
+/// The same, without the check: the copy is complete, and perhaps not on the disk.
+pub(in crate::store) fn copy(
+    new: &NewFile,
+    source: Snapshot,
+    stop: &Stop,
+    change: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+) -> Result<(), DeliveryError> {
     let mut db = open(&new.path)?;
     stop.watch(&db)?;
     let failed = |error: rusqlite::Error| stop.or(because(&new.path, &error));
@@ -193,10 +215,5 @@ fn copy_into(
     source.close()?;
     // Like its source, the copy would have a log beside it. This turns it into a single file.
     db.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(())).and_then(|()| change(&db)).map_err(failed)?;
-    close(&new.path, db)?;
-    let copy = Snapshot::open_unshared(&new.path)?;
-    let checked = check_snapshot(&copy, stop)?;
-    copy.close()?;
-    new.sync()?;
-    Ok(checked)
+    close(&new.path, db)
 }

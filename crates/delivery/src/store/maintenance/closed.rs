@@ -15,6 +15,7 @@ use crate::base::error::{DeliveryError, StoreError};
 use crate::store::file::locked_file::beside;
 use crate::store::file::owner::Ownership;
 use crate::store::look::snapshot::Snapshot;
+use crate::store::replica::is_replicated;
 
 /// How long to wait for a reader that blocks the work.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,6 +38,11 @@ pub fn compact(path: &Path, stop: &Stop) -> Result<Sizes, DeliveryError> {
     let ownership = Ownership::try_take(path)?;
     let path = ownership.path(); // without symbolic links
     let db = open(path)?;
+    if is_replicated(&db).map_err(|broken| broken.of(path))? {
+        // Rows without a number of their own would get other ones than in the replicas.
+        let text = "a replicated store can't be compacted: its deliverer gives pages back by itself";
+        return Err(DeliveryError::Usage(text.to_owned()));
+    }
     let before = size(path);
     stop.watch(&db)?;
     if vacuum(&db).map_err(|error| stop.or(because(path, &error)))? {

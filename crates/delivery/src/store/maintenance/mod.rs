@@ -43,13 +43,19 @@ impl Stop {
         }
     }
 
+    /// Whether the work is to end.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.is_asked.load(Ordering::SeqCst)
+    }
+
     /// Notes the connection that does the work from now on.
     fn watch(&self, db: &Connection) -> Result<(), DeliveryError> {
         *self.running.lock() = Some(db.get_interrupt_handle());
         self.check()
     }
 
-    fn check(&self) -> Result<(), DeliveryError> {
+    pub(in crate::store) fn check(&self) -> Result<(), DeliveryError> {
         if self.is_asked.load(Ordering::SeqCst) { Err(DeliveryError::Closed) } else { Ok(()) }
     }
 

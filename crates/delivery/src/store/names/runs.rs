@@ -54,8 +54,8 @@ pub(in crate::store) fn read_filter(db: &Connection, run: i64, names: u64) -> Re
 
 /// Makes the table of a run.
 pub(in crate::store) fn create(db: &Connection, run: i64) -> Result<()> {
-    db.execute_batch(&format!("CREATE TABLE run_{run} (first_name INTEGER PRIMARY KEY, pairs BLOB NOT NULL)"))?;
-    Ok(())
+    let text = format!("CREATE TABLE run_{run} (first_name INTEGER PRIMARY KEY, pairs BLOB NOT NULL)");
+    execute(db, &text, ()).map(drop)
 }
 
 /// The statement that finds the block for a name.
@@ -274,13 +274,12 @@ pub(in crate::store) fn delete_some(db: &Connection, run: i64, blocks: usize) ->
     let last: Option<i64> = cached(db, &last)?.query_row([blocks as i64], |row| row.get(0)).optional()?;
     match last {
         Some(next) => execute(db, &format!("DELETE FROM run_{run} WHERE first_name < ?"), [next])?,
-        None => execute(db, &format!("DELETE FROM run_{run}"), [])?,
+        None => execute(db, &format!("DELETE FROM run_{run}"), ())?,
     };
     Ok(last.is_none())
 }
 
 /// Removes the table of a run.
 pub(in crate::store) fn drop_table(db: &Connection, run: i64) -> Result<()> {
-    db.execute_batch(&format!("DROP TABLE run_{run}"))?;
-    Ok(())
+    execute(db, &format!("DROP TABLE run_{run}"), ()).map(drop)
 }

@@ -11,7 +11,7 @@
 
 use rusqlite::{Connection, params};
 
-use crate::store::sql::{Result, cached, rows};
+use crate::store::sql::{Result, cached, execute, rows};
 use crate::store::tables::meta;
 use crate::store::{Position, Store};
 
@@ -61,6 +61,33 @@ impl Store {
         positions.iter().map(|(due_ms, _)| *due_ms).max().map_or(Ok(()), |due_ms| self.note_redelivered(due_ms))
     }
 
+    /// Leaves out what may have arrived, of these messages with a row in `waiting`, or without.
+    pub(crate) fn leave_out_redelivered(&self, found: &mut Vec<Position>) -> Result<()> {
+        let text = "SELECT 1 FROM waiting WHERE due_ms = ? AND seq = ? AND redelivered = 1";
+        let mut marked = cached(&self.db, text)?;
+        let mut failed = Ok(());
+        found.retain(|it| {
+            !marked.exists(*it).unwrap_or_else(|error| {
+                failed = Err(error.into());
+                false
+            })
+        });
+        failed
+    }
+
+    /// Notes how long a send of this process may take, in milliseconds. Returns the same of this process and of the one before, with
+    /// their named destinations.
+    pub(crate) fn note_longest_send(&mut self, ms: i64) -> Result<i64> {
+        let text =
+            "SELECT ifnull(max(json_extract(settings, '$.sink_timeout_s')), 0) FROM destinations WHERE settings <> ''";
+        let named_s: f64 = self.db.query_row(text, [], |row| row.get(0))?;
+        let before_ms = meta::get_int(&self.db, LONGEST_SEND)?;
+        self.begin()?;
+        meta::put(&self.db, LONGEST_SEND, ms)?;
+        self.commit()?;
+        Ok(ms.max(before_ms).max((named_s * 1_000.0) as i64))
+    }
+
     /// Notes that messages whose last attempt had no answer may have arrived.
     pub(crate) fn note_unanswered(&mut self) -> Result<()> {
         self.redelivered_until_ms = note_may_have_arrived_unanswered(&self.db, self.redelivered_until_ms)?;
@@ -97,12 +124,10 @@ pub(in crate::store) fn note_may_have_arrived_at_crash(db: &Connection) -> Resul
 /// such message is due, as [`note_may_have_arrived_at_crash`] does.
 pub(in crate::store) fn note_may_have_arrived_unanswered(db: &Connection, until_ms: i64) -> Result<i64> {
     let found = "SELECT m.due_ms, m.seq FROM attempts a JOIN messages m ON m.seq = a.seq WHERE a.is_unanswered = 1";
-    let marked: Vec<i64> = db
-        .prepare(&format!(
-            "UPDATE waiting SET redelivered = 1 WHERE redelivered = 0 AND (due_ms, seq) IN ({found}) RETURNING due_ms"
-        ))?
-        .query_map([], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
+    let text = format!(
+        "UPDATE waiting SET redelivered = 1 WHERE redelivered = 0 AND (due_ms, seq) IN ({found}) RETURNING due_ms"
+    );
+    let marked: Vec<i64> = cached(db, &text)?.returned((), |row| row.get(0))?;
     let Some(last_ms) = marked.into_iter().max() else { return Ok(until_ms) };
     meta::put(db, "redelivered_until_ms", until_ms.max(last_ms))?;
     Ok(until_ms.max(last_ms))
@@ -143,10 +168,10 @@ impl Limit {
     /// strikes or more gets one only if it was noted. A message that waits for an attempt after the limit gets none.
     pub(in crate::store) fn give_strikes(&self, db: &Connection) -> Result<()> {
         let noted = "UPDATE attempts SET strikes = strikes + 1 WHERE noted = 1 AND (next_ms IS NULL OR next_ms <= ?)";
-        db.execute(noted, [self.steady_until_ms])?;
+        execute(db, noted, [self.steady_until_ms])?;
         for (share, (due_ms, seq)) in &self.cursors {
             let values = [self.until_ms, *due_ms, *seq, *share, self.steady_until_ms];
-            db.execute(&give(&in_memory(*share)), values)?;
+            execute(db, &give(&in_memory(*share)), values)?;
         }
         Ok(())
     }
@@ -173,11 +198,14 @@ fn give(of: &str) -> String {
 /// Set in `meta` beside the limit: its time on the clock of the table of attempts, which is not stepped.
 pub(crate) const STEADY_UNTIL: &str = "steady_until_ms";
 
+/// Of a replicated store, in `meta`: the longest time that a send of the last owner may take.
+const LONGEST_SEND: &str = "longest_send_ms";
+
 pub(in crate::store) fn clear(db: &Connection) -> Result<()> {
     for name in ["sent_until_ms", STEADY_UNTIL] {
         meta::delete(db, name)?;
     }
-    cached(db, "DELETE FROM cursors")?.execute([])?;
-    cached(db, "DELETE FROM held_back")?.execute([])?;
+    cached(db, "DELETE FROM cursors")?.execute(())?;
+    cached(db, "DELETE FROM held_back")?.execute(())?;
     Ok(())
 }

@@ -62,7 +62,7 @@ impl Store {
         let mut delete = cached(&self.db, &format!("DELETE FROM occurrences WHERE seq = ? RETURNING {COLUMNS}"))?;
         let mut ended = Vec::new();
         for one in done {
-            ended.extend(delete.query_row([one.seq], Occurrence::read).optional()?);
+            ended.extend(delete.returned([one.seq], Occurrence::read)?);
         }
         Ok(ended)
     }

@@ -22,6 +22,8 @@
 //! | `openings`, `commits` | see `tables/meta.rs` |
 //! | `steps`, `stepped_ms`, `step_followed_seq` | the steps of the wall clock, and which rules have followed, see `occurrences.rs` |
 //! | `stopping` | the process was asked to stop: it may be ended while it sends |
+//! | `longest_send_ms` | see `may_have_arrived.rs` |
+//! | `chain`, `chain_owner`, `text N` | of a replicated store, see `replica/following.rs` and `log.rs` |
 //!
 //! For readers of the store, the writer notes three more values. `committed_ms` is the time of its last commit.
 //! `down_since_ms` and `down_reason` are set while the destination is down, and null afterwards.
@@ -43,9 +45,11 @@ use crate::message::{Body, Message};
 use crate::store::file::new_file::sync_folder;
 use crate::store::file::schema;
 use crate::store::first_due::FirstDue;
+use crate::store::log::Log;
 use crate::store::names::Names;
+use crate::store::replica::{Replica, is_replicated};
 use crate::store::retention::Retention;
-use crate::store::sql::{Result, cached};
+use crate::store::sql::{Broken, Result, cached, execute};
 use crate::store::tables::tenants;
 use crate::store::tables::{attempts, destinations, events, meta, records, requests};
 use crate::store::{Options, Position, Store};
@@ -73,12 +77,19 @@ impl Store {
         synchronous: &str,
     ) -> Result<Self, DeliveryError> {
         let db = schema::connect(path, synchronous, options.before)?;
-        open(db, path, options, number).map_err(|broken| broken.of(path).into())
+        open(db, path, options, number).map_err(|broken| match broken {
+            Broken::Closed => DeliveryError::Closed,
+            broken => broken.of(path).into(),
+        })
     }
 }
 
-fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64) -> Result<Store> {
-    db.execute_batch("BEGIN IMMEDIATE")?;
+fn open(mut db: Connection, path: &Path, mut options: Options, number: fn(Digest) -> i64) -> Result<Store> {
+    let replica =
+        options.replicate.take().map(|(to, lease)| Replica::open(&mut db, &to, &lease, options.limits)).transpose()?;
+    refuse_replicated(&db, replica.is_some())?;
+    execute(&db, "BEGIN IMMEDIATE", ())?;
+    Log::open(replica.is_some().then(|| Log::of(&db)).transpose()?);
     let (limits, guard) = (options.limits, options.guard.clone());
     let is_anew = options.before.is_some();
     if is_anew {
@@ -109,12 +120,12 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
     // was meant to.
     if !is_anew {
         let now_ms = (options.wall_ms)();
-        db.execute("UPDATE attempts SET next_ms = next_ms - at_ms + ?1, at_ms = ?1 WHERE at_ms > ?1", [now_ms])?;
+        execute(&db, "UPDATE attempts SET next_ms = next_ms - at_ms + ?1, at_ms = ?1 WHERE at_ms > ?1", [now_ms])?;
     }
     if was_down {
         // Keys that failed together may wait for an hour. Each is tried at once: so the outage goes on, or all do.
         let text = "UPDATE attempts SET next_ms = at_ms WHERE (share = 0 OR share BETWEEN ? AND ?) AND next_ms > at_ms";
-        db.execute(text, tenants_at(0))?;
+        execute(&db, text, tenants_at(0))?;
     }
     // Payloads of finished near messages are left from the floor on. From now on they are collected like the payloads
     // of held messages.
@@ -125,7 +136,7 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
     let (openings, commits) = if is_anew { meta::last_openings(&db)? } else { meta::note_opening(&db)? };
     let retention = Retention::load(&db, options)?;
     let names = Names::load(&db, limits, retention.day())?;
-    let store = Store {
+    let mut store = Store {
         path: path.to_owned(),
         file: FileId::at(path),
         id: meta::get(&db, "store_id")?.unwrap_or_default(),
@@ -155,11 +166,24 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
         collector: Collector::new(limits, collected_n, last_n),
         letters: records::load_letters(&db)?,
         retention,
+        replica,
+        log: None,
         db,
         guard,
     };
-    store.db.execute_batch("COMMIT")?;
+    store.commit()?;
     Ok(store)
+}
+
+/// A file that has a chain is behind it if it is written without.
+fn refuse_replicated(db: &Connection, has_chain: bool) -> Result<()> {
+    if !has_chain && is_replicated(db)? {
+        let what = "it is replicated, and only a process with --replicate-to may write it";
+        let advice =
+            "start one with the address that the store was begun with, and give commands the address of its HTTP";
+        return Err(Broken::Chain(what.to_owned(), advice));
+    }
+    Ok(())
 }
 
 /// Writes a row in `waiting` for each open near message. Returns those that may have been sent.

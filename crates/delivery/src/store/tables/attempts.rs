@@ -61,7 +61,7 @@ impl Store {
 
     /// Takes back all such notes: the process ends as it should.
     pub(crate) fn forget_sends(&mut self) -> Result<()> {
-        Ok(forget_sends(&self.db)?)
+        forget_sends(&self.db)
     }
 
     pub(in crate::store) fn forget_attempts(&mut self, done: &[Done]) -> Result<()> {
@@ -70,7 +70,7 @@ impl Store {
         }
         let mut delete = cached(&self.db, "DELETE FROM attempts WHERE seq = ? RETURNING attempts")?;
         for one in done {
-            let attempts = delete.query_row([one.seq], |row| row.get::<_, u32>(0)).optional()?;
+            let attempts = delete.returned([one.seq], |row| row.get::<_, u32>(0))?.pop();
             self.with_attempts -= u64::from(attempts.is_some());
             self.untried -= u64::from(attempts == Some(0));
         }
@@ -111,7 +111,7 @@ impl Store {
     pub(crate) fn try_now(&mut self, seq: i64, now_ms: i64) -> Result<Option<i64>> {
         let text =
             "UPDATE attempts SET next_ms = min(next_ms, ?) WHERE seq = ? AND next_ms IS NOT NULL RETURNING share";
-        Ok(cached(&self.db, text)?.query_row([now_ms, seq], |row| row.get(0)).optional()?)
+        Ok(cached(&self.db, text)?.returned([now_ms, seq], |row| row.get(0))?.pop())
     }
 
     /// The same for the messages of a key. It looks at all messages with stored attempts.
@@ -122,6 +122,6 @@ impl Store {
     }
 }
 
-pub(in crate::store) fn forget_sends(db: &Connection) -> rusqlite::Result<()> {
-    db.execute("UPDATE attempts SET noted = 0 WHERE noted = 1", []).map(drop)
+pub(in crate::store) fn forget_sends(db: &Connection) -> Result<()> {
+    execute(db, "UPDATE attempts SET noted = 0 WHERE noted = 1", ()).map(drop)
 }

@@ -46,7 +46,8 @@ impl Store {
                     paused_ms = excluded.paused_ms, pause_reason = excluded.pause_reason, \
                     failing_ms = excluded.failing_ms RETURNING share";
         let values = (it.share, &*it.name, &*it.settings, it.paused_ms, it.pause_reason.as_deref(), it.failing_ms);
-        let it = StoredDestination { share: cached(&self.db, text)?.query_row(values, |row| row.get(0))?, ..it };
+        let mut share = cached(&self.db, text)?.returned(values, |row| row.get(0))?;
+        let it = StoredDestination { share: share.pop().expect("it was put"), ..it };
         self.destinations.add(it.clone());
         Ok(it)
     }

@@ -155,7 +155,7 @@ impl Store {
         let text =
             "UPDATE events SET until_ms = NULL WHERE name = ? AND key = ? AND id = ? AND until_ms > ? RETURNING n";
         let values = (name, key, id, self.retention.now_ms());
-        let n = cached(&self.db, text)?.query_row(values, |row| row.get(0)).optional()?;
+        let n = cached(&self.db, text)?.returned(values, |row| row.get(0))?.pop();
         n.map_or(Ok(false), |n| self.drop_data(n).map(|()| true))
     }
 
@@ -199,7 +199,7 @@ impl Store {
         let mut delete = cached(&self.db, "DELETE FROM waits WHERE seq = ? RETURNING ifnull(event, 0)")?;
         let mut events: Vec<i64> = Vec::new();
         for one in done {
-            events.extend(delete.query_row([one.seq], |row| row.get::<_, i64>(0)).optional()?);
+            events.extend(delete.returned([one.seq], |row| row.get::<_, i64>(0))?);
         }
         events.retain(|n| *n > 0);
         events.sort_unstable();

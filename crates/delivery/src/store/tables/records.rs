@@ -49,8 +49,8 @@ impl Store {
             self.letters.last += 1;
             let Letter { source, line, reason, allowed, record } = letter;
             let values = params![self.letters.last, at_ms, source, line, reason, allowed, record];
-            let bytes: i64 = cached(&self.db, text)?.query_row(values, |row| row.get(0))?;
-            self.letters.bytes += bytes as u64;
+            let bytes: Vec<i64> = cached(&self.db, text)?.returned(values, |row| row.get(0))?;
+            self.letters.bytes += bytes.iter().sum::<i64>() as u64;
         }
         Ok(())
     }

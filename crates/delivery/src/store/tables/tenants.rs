@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::message::shares::{share_of, tenants_at};
 use crate::store::Store;
-use crate::store::sql::{Result, cached, execute, rows};
+use crate::store::sql::{Result, execute, rows};
 use crate::store::types::{StoredTenant, Tenants};
 
 /// How many numbers are in memory, to be found without a look into the file.
@@ -31,10 +31,11 @@ impl Store {
         if let Some(number) = self.tenants.numbers.get(name) {
             return Ok(*number);
         }
-        let number = match number_of(&self.db, name)? {
-            Some(number) => number,
-            None => cached(&self.db, "INSERT INTO tenants (name) VALUES (?) RETURNING tenant")?
-                .query_row([name], |row| row.get(0))?,
+        let number = if let Some(number) = number_of(&self.db, name)? {
+            number
+        } else {
+            execute(&self.db, "INSERT INTO tenants (name) VALUES (?)", [name])?;
+            self.db.last_insert_rowid()
         };
         self.tenants.has_any = true;
         if self.tenants.numbers.len() >= KNOWN {

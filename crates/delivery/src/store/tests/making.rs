@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::message::incoming::{Digest, Incoming};
 use crate::message::{Body, Message};
+use crate::store::replica::tests::memory::InMemory;
 use crate::store::{Accepted, Action, ActionKind, Done, Filter, Limits, Options, Outcome, Store, WaitingRow};
 
 pub(super) const DAY_MS: i64 = 86_400_000;
@@ -18,6 +19,7 @@ pub(super) struct Shelf {
     pub(super) keep_ids_ms: i64,
     pub(super) limits: Limits,
     pub(super) number: fn(Digest) -> i64,
+    pub(super) chain: Option<InMemory>,
 }
 
 impl Drop for Shelf {
@@ -49,6 +51,9 @@ pub(super) const TINY: Limits = Limits {
     vacuum_pages: 1,
     free_pages: 2,
     shortest_part_ms: 1,
+    base_bytes: 1,
+    base_piece: 65_536,
+    base_look_ms: 1,
 };
 
 impl Shelf {
@@ -64,11 +69,19 @@ impl Shelf {
             keep_ids_ms: 7 * DAY_MS,
             limits,
             number: Digest::number,
+            chain: None,
         }
     }
 
     pub(super) fn path(&self) -> PathBuf {
         self.folder.join("store.db")
+    }
+
+    /// If there is a chain: another file gets all of its rows, and is then the same.
+    pub(super) fn check_replica(&self) {
+        if let Some(chain) = &self.chain {
+            chain.check(&self.path());
+        }
     }
 
     /// Lets time pass while the process runs.
@@ -85,6 +98,8 @@ impl Shelf {
         };
         let mut options = Options::new(self.keep_ids_ms, clock(&self.monotonic_ms), clock(&self.wall_ms));
         options.limits = self.limits;
+        let to = self.chain.as_ref().map(InMemory::replicate);
+        options.replicate = to.map(|to| (to.clone(), Arc::new(to.lease())));
         Store::open_with(&self.path(), options, self.number, "OFF").expect("it opens")
     }
 }

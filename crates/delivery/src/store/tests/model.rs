@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::making::{DAY_MS, Random, Shelf, TINY, count, done, eight_numbers, incoming_with, new, positions};
 use crate::store::maintenance::check;
+use crate::store::replica::tests::memory::InMemory;
 use crate::store::{Accepted, Attempts, Outcome, Position, Store, WaitingRow};
 
 type Name = (Option<&'static str>, String);
@@ -83,6 +84,7 @@ impl Run {
         let mut shelf = Shelf::new(TINY);
         shelf.keep_ids_ms = KEEP_MS;
         shelf.number = eight_numbers;
+        shelf.chain = seed.is_multiple_of(2).then(InMemory::default);
         let mut run = Self {
             random: Random::new(seed),
             shelf,
@@ -106,6 +108,7 @@ impl Run {
         }
         let store = self.shelf.open();
         check::tests::assert_whole(&self.shelf.path(), eight_numbers);
+        self.shelf.check_replica();
         self.store = Some(store);
         self.model.reopened();
     }
@@ -429,6 +432,7 @@ impl Run {
                 }
             }
         }
+        self.shelf.check_replica();
         let store = self.store.as_ref().expect("it is open");
         assert_eq!(positions(store), []);
         for table in ["bodies", "messages", "attempts", "runs", "days", "filters"] {

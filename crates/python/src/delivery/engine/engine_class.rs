@@ -22,15 +22,17 @@ use crate::delivery::values::items;
 use crate::delivery::values::measures::{EngineMeasures, counts_to_python};
 use crate::delivery::values::receipts::{Receipts, gives_answers_of, writes_for};
 use crate::delivery::values::records::{Options, Parts, Receipt, Records, items_of};
+use crate::delivery::values::replication;
 use crate::delivery::values::settings::settings_of;
 use crate::engine::inspect;
 use crate::engine::recording::{EventColumns, columns};
 use crate::tools::fork::{ProcessOwned, fork_epoch};
 use crate::tools::native_lock::{SIGNAL_CHECK_US, attach};
+use tickwheel::internal::sync::PlainMutex;
 use tickwheel_delivery::internal::{
     Answers, DueClock, Engine, OpenSink, Opened, Ownership, Running, Ticket, is_open_here,
 };
-use tickwheel_delivery::{DeliveryError, Settings, Verdict};
+use tickwheel_delivery::{DeliveryError, Replicate, Replication, Settings, Verdict};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
@@ -46,8 +48,8 @@ fn next_id() -> u64 {
 ///
 /// `settings`: a `tickwheel.delivery.model.settings.Settings`. `sink`: a `Destination`, or a function that opens a `Sink` for
 /// a store's id. `put_letters` gets lists of dead letters, `put_events` lists of events, both in a
-/// thread of their own. `waiting` is called with a text if another process has the store. `check` is called again and again while
-/// it has; what it raises ends the wait.
+/// thread of their own. `waiting` is called with a text if another process has the store, `standing_by` if one owns the store that
+/// this one is replicated to (D21), with each new text. `check` is called again and again while it has; what it raises ends the wait.
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct DeliveryEngine(ProcessOwned<Core>);
 
@@ -56,7 +58,7 @@ pub(crate) struct DeliveryEngine(ProcessOwned<Core>);
 impl DeliveryEngine {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "one call")]
-    #[pyo3(signature = (path, settings, sink, *, put_letters, put_events, waiting, check=None))]
+    #[pyo3(signature = (path, settings, sink, *, put_letters, put_events, waiting, standing_by, check=None))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -65,6 +67,7 @@ impl DeliveryEngine {
         put_letters: Py<PyAny>,
         put_events: Py<PyAny>,
         waiting: Py<PyAny>,
+        standing_by: Py<PyAny>,
         check: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let _opening = Opening::begin(py)?;
@@ -76,7 +79,7 @@ impl DeliveryEngine {
         let (put_letters, put_events) = (callees.add(py, put_letters), callees.add(py, put_events));
         let observer = PythonObserver { engine: callees.engine(), put_letters, put_events };
         let is_used = Arc::new(AtomicBool::new(false));
-        let asked = Asked { waiting, check };
+        let asked = Arc::new(Asked { waiting, standing_by, check });
         let opened = py.detach(|| open_all(&path, settings, open, observer, &asked, &raised, &callees, &is_used));
         let (running, receipts) = opened.map_err(|error| match raised.take(py) {
             Some(raised) => raised,
@@ -343,6 +346,11 @@ impl DeliveryEngine {
         self.ask(py, Engine::waits_for_store)
     }
 
+    /// The figures of a replicated store; `None`: it is not replicated.
+    fn replication<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        self.ask(py, Engine::replication)?.map(|it| replication::to_python(py, it)).transpose()
+    }
+
     /// Whether sending is paused.
     #[getter]
     fn is_paused(&self, py: Python<'_>) -> PyResult<bool> {
@@ -466,7 +474,39 @@ fn opener_of(sink: &Bound<'_, PyAny>, callees: &Callees, raised: &Raised, concur
 /// The functions that are called while another process has the store.
 struct Asked {
     waiting: Py<PyAny>,
+    standing_by: Py<PyAny>,
     check: Option<Py<PyAny>>,
+}
+
+impl Asked {
+    /// Errors: an exception of a signal's handler, and an exception of `check`.
+    fn may_wait(&self, py: Python<'_>) -> PyResult<()> {
+        py.check_signals()?;
+        self.check.as_ref().map_or(Ok(()), |check| check.call0(py).map(drop))?;
+        core::check_not_exiting()
+    }
+}
+
+/// Waits as a standby, until `asked` raises.
+fn standing_by(to: Replicate, asked: &Arc<Asked>, raised: &Raised) -> Replicate {
+    let (asked, raised, last) = (asked.clone(), raised.clone(), PlainMutex::new(String::new()));
+    to.while_opening(move |figures| {
+        let text = waits_for(figures);
+        let is_new = std::mem::replace(&mut *last.lock(), text.clone()) != text;
+        attach(|py| {
+            let told = if is_new { asked.standing_by.call1(py, (text,)).map(drop) } else { Ok(()) };
+            told.and_then(|()| asked.may_wait(py)).map_err(|error| raised.keep(py, error)).is_ok()
+        })
+    })
+}
+
+/// Which process a standby waits for; empty: it is not known yet.
+fn waits_for(figures: &Replication) -> String {
+    match (&figures.trouble, &figures.owner) {
+        (Some(trouble), _) => format!("PostgreSQL does not answer ({trouble}): waiting for it"),
+        (None, Some(owner)) => format!("{} owns the store: waiting for it to end", replication::name_of(owner)),
+        (None, None) => String::new(),
+    }
 }
 
 #[expect(clippy::too_many_arguments, reason = "one call")]
@@ -475,7 +515,7 @@ fn open_all(
     settings: Settings,
     open: OpenSink,
     observer: PythonObserver,
-    asked: &Asked,
+    asked: &Arc<Asked>,
     raised: &Raised,
     callees: &Callees,
     is_used: &Arc<AtomicBool>,
@@ -490,7 +530,7 @@ fn open_all(
                 return true;
             }
             last = Some(Instant::now());
-            attach(|py| match may_wait(py, path, &mut passing, asked.check.as_ref()) {
+            attach(|py| match may_wait(py, path, &mut passing, asked) {
                 Ok(()) => true,
                 Err(error) => {
                     raised.keep(py, error);
@@ -514,7 +554,8 @@ fn open_all(
     ownership.remove_unless(is_used.clone());
     let epoch = fork_epoch();
     let receipts = Receipts::start(callees.engine()).map_err(|error| DeliveryError::no_thread(&error))?;
-    match Running::open(ownership, Settings { observer: Arc::new(observer), ..settings }, open, 1) {
+    let replicate = settings.replicate.map(|to| standing_by(to, asked, raised));
+    match Running::open(ownership, Settings { replicate, observer: Arc::new(observer), ..settings }, open, 1) {
         Ok(running) => Ok((running, receipts)),
         Err(error) if fork_epoch() != epoch => {
             std::mem::forget(receipts); // its thread is the parent's
@@ -531,10 +572,8 @@ fn open_all(
 /// the wait would never end.
 ///
 /// Errors: `WrongUsage`, an exception of a signal's handler, and an exception of `check`.
-fn may_wait(py: Python<'_>, path: &Path, passing: &mut Option<Instant>, check: Option<&Py<PyAny>>) -> PyResult<()> {
-    py.check_signals()?;
-    check.map_or(Ok(()), |check| check.call0(py).map(drop))?;
-    core::check_not_exiting()?;
+fn may_wait(py: Python<'_>, path: &Path, passing: &mut Option<Instant>, asked: &Asked) -> PyResult<()> {
+    asked.may_wait(py)?;
     let advice = match core::use_here(py, path)? {
         UseHere::None => return Ok(()),
         UseHere::Open => "use that queue, or close it first",

@@ -3,6 +3,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "pyo3 extracts them")]
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use pyo3::prelude::*;
 
 use crate::delivery::calls::failures;
 use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
-use tickwheel_delivery::DeliveryError;
 use tickwheel_delivery::internal::{self, Stop, SystemWallTime, WallTime, backup, check, compact, owners_of, restore};
+use tickwheel_delivery::{DeliveryError, Replicate};
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -49,6 +50,34 @@ pub(crate) fn restore_store(
     run(py, |stop| restore(&backup, &store, is_forced, now_ms(), stop))
 }
 
+/// Makes a file of what the chain has.
+#[pyfunction]
+pub(crate) fn restore_replicated(py: Python<'_>, address: &str, store: PathBuf) -> PyResult<()> {
+    run(py, |stop| stoppable(address, stop)?.restore(&store))
+}
+
+/// Ends the chain, and leaves the file alone.
+#[pyfunction]
+pub(crate) fn leave_replication(py: Python<'_>, store: PathBuf, address: &str) -> PyResult<()> {
+    run(py, |stop| {
+        let left = stoppable(address, stop)?.leave(&store);
+        let is_owned = matches!(left, Err(DeliveryError::Closed)) && !stop.is_asked();
+        let text = "another process owns the store: stop it first, with its standbys".to_owned();
+        if is_owned { Err(DeliveryError::Usage(text)) } else { left }
+    })
+}
+
+/// Statements of SQL that make the tables.
+#[pyfunction]
+pub(crate) fn replication_script() -> &'static str {
+    Replicate::script()
+}
+
+fn stoppable(address: &str, stop: &Arc<Stop>) -> Result<Replicate, DeliveryError> {
+    let stop = stop.clone();
+    Ok(Replicate::to(address)?.while_opening(move |_| !stop.is_asked()))
+}
+
 /// Whether a process works with the store, and its number; `None` where the system does not tell.
 #[pyfunction]
 pub(crate) fn store_owner(py: Python<'_>, path: PathBuf) -> Option<(bool, Option<u32>)> {
@@ -60,9 +89,9 @@ fn now_ms() -> i64 {
 }
 
 /// Runs the work in another thread. Errors: also an exception of a signal's handler, once the work has ended.
-fn run<T: Send>(py: Python<'_>, work: impl FnOnce(&Stop) -> Result<T, DeliveryError> + Send) -> PyResult<T> {
+fn run<T: Send>(py: Python<'_>, work: impl FnOnce(&Arc<Stop>) -> Result<T, DeliveryError> + Send) -> PyResult<T> {
     let in_use = SqliteInUse::begin(py)?;
-    let stop = Stop::default();
+    let stop = Arc::new(Stop::default());
     let mut raised = None;
     let done = thread::scope(|scope| {
         let begun = thread::Builder::new().name("store-maintenance".to_owned()).spawn_scoped(scope, || work(&stop));

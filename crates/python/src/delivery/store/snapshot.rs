@@ -12,6 +12,7 @@ use crate::delivery::calls::failures;
 use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
 use crate::delivery::values::destinations::{Destinations, seen_to_python};
 use crate::delivery::values::measures::fields;
+use crate::delivery::values::replication;
 use crate::tools::fork::{BelongsToProcess, ProcessOwned, fork_epoch};
 use crate::tools::native_lock::lock_plain;
 use tickwheel::internal::sync::PlainMutex;
@@ -66,6 +67,9 @@ impl StoreSnapshot {
             dead_letters last_outcome_ms committed_ms: "last_commit_ms" paused_ms: "paused_since_ms" paused_until_ms paused_keys
             paused_key_names pause_ends down_since_ms down_reason waiting_for_events remembered_events
         );
+        let taken = self.ask(py, Snapshot::last_owner)?;
+        let taken = taken.map(|(epoch, host, process)| replication::taken(py, epoch, Some(&(host, process))));
+        counts.set_item("replication", taken.transpose()?)?;
         Ok(counts)
     }
 

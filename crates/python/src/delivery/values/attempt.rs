@@ -16,7 +16,9 @@ use tickwheel_delivery::internal::LineWriter;
 /// `digest`: 128 bits by which a destination knows the message, whatever store it comes from. `first_seq`: the lowest
 /// `seq` that the message may have been sent with; 0 if another store may have sent it. A digest that came with a lower
 /// one is of an earlier message, whose name the store has forgotten. `cause`: of a message with `until_event`,
-/// `"event"` or `"deadline"`; `event`: name, id and payload of the event that has let it go.
+/// `"event"` or `"deadline"`; `event`: name, id and payload of the event that has let it go. `owner`: of a replicated
+/// store, its id, which is another one after a restore, and the number of the take-over by the process that sends. A
+/// destination that has seen a higher one from this store refuses the message: an earlier owner sends it.
 #[pyclass(frozen, module = "tickwheel.delivery")]
 pub(crate) struct Delivery {
     attempt: Attempt,
@@ -118,6 +120,12 @@ impl Delivery {
     #[getter]
     fn first_seq(&self) -> i64 {
         self.attempt.first_seq()
+    }
+
+    /// The id of the store, and the number of the take-over, from 1; `None`: the store is not replicated.
+    #[getter]
+    fn owner(&self) -> Option<(&str, i64)> {
+        self.attempt.owner()
     }
 
     /// The payload, decoded from JSON. Errors: `ValueError` for bytes that are no JSON.

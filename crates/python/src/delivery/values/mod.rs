@@ -12,4 +12,5 @@ pub(crate) mod puts;
 pub(crate) mod readers;
 pub(crate) mod receipts;
 pub(crate) mod records;
+pub(crate) mod replication;
 pub(crate) mod settings;

@@ -13,6 +13,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 
 from tickwheel._stopping import Stopped, stop_noted, stopped_by_signals
 from tickwheel.delivery import DeliveryFailed, WrongUsage
+from tickwheel.delivery.sinks.webhook import read_value
 from tickwheel.django.database import pool_size_of
 from tickwheel.django.management.database_option import add_database, database_from
 from tickwheel.django.queue import TaskQueue
@@ -52,6 +53,8 @@ class Command(BaseCommand):
         add("--tenant-concurrency", type=int, help="How many tasks of one queue run at a time, but for 'default'.")
         add("--tenant-rate", metavar="N/s", help="How many tasks of one queue begin in a second, but for 'default'.")
         add("--max-attempts", type=int, default=1, help="How often a task that fails is tried; default: %(default)s.")
+        to = "Keep what waits in this PostgreSQL too, as tickwheel serve does; may be env:VARIABLE or file:PATH."
+        add("--replicate-to", metavar="ADDRESS", help=to)
         late = "A task that takes longer counts as failed, though its thread goes on; default: %(default)s."
         add("--task-timeout", type=float, default=3600.0, metavar="SECONDS", help=late)
 
@@ -83,7 +86,8 @@ class Command(BaseCommand):
         self.stderr.write(f"opening {store}, and waiting if another worker has it")
         runner = self._runner = Runner(database, options["max_attempts"], options["task_timeout"])
         limits = {name: options[name] for name in ("concurrency", "tenant_concurrency", "tenant_rate")}
-        with TaskQueue(store, runner, **limits) as queue:
+        to = options["replicate_to"] and read_value("--replicate-to", options["replicate_to"])
+        with TaskQueue(store, runner, **limits, replicate_to=to) as queue:
             try:
                 self.stderr.write(f"running tasks; {store} keeps what waits")
                 while True:
