@@ -23,6 +23,8 @@ use crate::when::{When, rounded_up_us};
 ///     ..Every::new(Duration::from_secs(60))
 /// };
 /// assert_eq!(every.period, Duration::from_secs(60));
+/// let five_polls = Every { times: Some(5), ..Every::with_gap(Duration::from_secs(1)) };
+/// assert!(five_polls.from_end);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Every {
@@ -76,13 +78,6 @@ impl Every {
     }
 
     /// This time from the end of a call to the next one; the first call is due after such a time too.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::Every;
-    /// let five_times = Every { times: Some(5), ..Every::with_gap(Duration::from_secs(1)) };
-    /// assert!(five_times.from_end);
-    /// ```
     #[must_use]
     pub fn with_gap(gap: Duration) -> Self {
         Self { from_end: true, ..Self::new(gap) }

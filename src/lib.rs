@@ -65,6 +65,7 @@ mod stats;
 mod sync;
 mod system;
 mod timer;
+mod wake_signal;
 mod wheel;
 mod when;
 mod worker;

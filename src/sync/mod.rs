@@ -58,9 +58,12 @@ mod imp {
 mod tests {
     mod loom_tests;
 }
+#[cfg(any(target_os = "linux", tickwheel_model))]
+mod alarm;
 mod thread;
-mod wake_signal;
 
+#[cfg(any(target_os = "linux", tickwheel_model))]
+pub(crate) use alarm::Alarm;
 pub(crate) use imp::{
     AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Condvar, Ordering, ThreadId, current_thread, thread_local,
 };
@@ -70,7 +73,6 @@ pub use plain_mutex::PlainCondvar;
 pub use std::sync::mpsc::TryRecvError;
 pub(crate) use thread::MinimalTimerSlack;
 pub use thread::{set_system_thread_name, spawn};
-pub(crate) use wake_signal::WakeSignal;
 
 #[cfg(any(tickwheel_model, not(feature = "parking_lot")))]
 mod unlock_fair;

@@ -49,8 +49,9 @@ pub use periodic::PeriodicTask;
 ///
 /// ```
 /// # use std::time::{Duration, Instant};
-/// # use tickwheel::{Callback, Config, SystemTimer};
-/// let timer = SystemTimer::new("requests", &Config { max_pending: Some(1_000_000), ..Config::default() })?;
+/// # use tickwheel::{Callback, Clock, Config, SystemTimer};
+/// let config = Config { max_pending: Some(1_000_000), ..Config::default() };
+/// let timer = SystemTimer::on_clock("requests", &config, Clock::monotonic(0))?;
 /// let timeouts = timer.add_many((0..3).map(|request| {
 ///     let callback: Callback = Box::new(move || println!("request {request} has timed out"));
 ///     (Duration::from_secs(30), callback)

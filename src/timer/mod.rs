@@ -30,7 +30,8 @@ pub(crate) use crate::schedule::STEP;
 use crate::slack::Slack;
 use crate::state::{Room, State};
 use crate::stats::Stats;
-use crate::sync::{self, Condvar, Mutex, MutexGuard, PlainMutex, WakeSignal};
+use crate::sync::{self, Condvar, Mutex, MutexGuard, PlainMutex};
+use crate::wake_signal::WakeSignal;
 use crate::wheel::Handle;
 use crate::when::When;
 

@@ -8,8 +8,9 @@ use super::{RUNS, every, join, on_alarm, pass_time, sample, spawn, system_on_ala
 use crate::clock::{ALARM_START_US, Clock};
 use crate::executor::Released;
 use crate::lead::Wait;
-use crate::sync::{Mutex, WakeSignal, unbounded};
+use crate::sync::{Mutex, unbounded};
 use crate::timer::Timer;
+use crate::wake_signal::WakeSignal;
 use crate::when::When;
 
 const HOUR_US: u64 = 3_600_000_000;

@@ -322,3 +322,11 @@ fn a_sink_may_forget_its_own_sends_after_their_commit_however_long_that_takes__d
     assert_eq!(told.lock().last(), Some(&100));
     assert!(told.lock().is_sorted());
 }
+
+/// Otherwise a suspend of the machine would be a step of the wall clock, which moves rules of `every`.
+#[test]
+fn a_running_engine_reads_the_clock_that_goes_on_during_a_suspend__d3_d19() {
+    let delivering = Delivering::start(settings(), Destination::function(|_| Verdict::Delivered).into_opener());
+    let clock = format!("{:?}", delivering.running.engine().clock());
+    assert_eq!(clock.contains("Boottime"), Clock::boottime_us(0).is_ok(), "{clock}");
+}
