@@ -291,7 +291,7 @@ def control_of(target: str, access: dict[str, Any]) -> "Control":
     return server_of(target, access) or StoreControl(Path(target))
 
 
-def server_of(target: str, access: dict[str, Any]) -> "HttpControl | None":
+def server_of(target: str, access: dict[str, Any], retry_s: float = 0) -> "HttpControl | None":
     """What asks the server at this address; `None` if it is a file. Errors: `WrongUsage`."""
     from tickwheel.delivery.base.errors import WrongUsage
     from tickwheel.delivery.queue.control import HttpControl
@@ -301,7 +301,7 @@ def server_of(target: str, access: dict[str, Any]) -> "HttpControl | None":
             raise WrongUsage(f"{target} is a file: a token and certificates are for a server")
         return None
     token, tls = access_of(access)
-    return HttpControl(target, token, tls.context() if tls else None)
+    return HttpControl(target, token, tls.context() if tls else None, retry_s=retry_s)
 
 
 def is_address(target: str) -> bool:

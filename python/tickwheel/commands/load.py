@@ -22,8 +22,9 @@ from tickwheel.commands.options import (
 
 _TARGET = (
     "TARGET is a file of --store that nothing delivers from, made if needed, or the address of a server, as"
-    " http://127.0.0.1:7400. A token needs the right produce, and control for records that cancel or move."
+    " http://127.0.0.1:7400. A token needs the right produce."
 )
+_RETRY_S = 10.0  # the server may start anew
 
 
 @partial(targeted, target_is=_TARGET)
@@ -56,7 +57,7 @@ def load(
     console = told.console()
     report = reporter(console, live=True)
     sources, columns = find_sources(inputs, report.say, stdin_format), columns_of(how)
-    letters, server = put_letters(dead_letters, report.say, told), server_of(target, access)
+    letters, server = put_letters(dead_letters, report.say, told), server_of(target, access, _RETRY_S)
     store = None if server else Path(target)
     check_outputs({"TARGET": store, "--dead-letters": dead_letters, "--summary": summary}, sources)
     if server is None:

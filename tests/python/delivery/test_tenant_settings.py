@@ -38,7 +38,10 @@ def test_a_tenant_is_set_paused_and_removed(queue: DeliveryQueue, tmp_path: Path
     assert ask(queue, Pause(True, tenant="acme")) is Answer.PAUSED
     assert ask(queue, Pause(True, tenant="zenith")) is Answer.PAUSED
     assert ask(queue, Pause(False, tenant="zenith")) is Answer.RESUMED
-    assert set_tenants(tmp_path / "s.db") == [("acme", '{"weight":3,"paused":true}'), ("zenith", '{"paused":false}')]
+    assert set_tenants(tmp_path / "s.db") == [
+        ("acme", '{"weight":3,"paused":true,"paused_until_ms":null}'),
+        ("zenith", '{"paused":false,"paused_until_ms":null}'),
+    ]
     assert ask(queue, RemoveTenant("acme")) is Answer.REMOVED
     assert ask(queue, RemoveTenant("acme")) is Answer.UNKNOWN
     assert queue._running.engine.tenant_figures(10, [])[0] == []

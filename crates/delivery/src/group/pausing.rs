@@ -32,7 +32,7 @@ impl Group<'_> {
 
     /// Resumes what was paused until now, or earlier.
     pub(crate) fn end_pauses(&mut self) -> Result<()> {
-        for (part, name) in self.store.ended_pauses(self.now_ms, ENDING)? {
+        for (part, name) in self.store.take_ended_pauses(self.now_ms, ENDING)? {
             self.pause(part, &name, false, None)?;
         }
         Ok(())

@@ -117,3 +117,21 @@ pub(crate) fn write_payload(out: &mut Vec<u8>, body: &Body) {
         out.push(b'"');
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::incoming::Incoming;
+
+    #[test]
+    fn a_record_as_it_was_given_keeps_its_delay_and_so_its_content__d5() {
+        let given =
+            Message { delay_ms: Some(1.5), ..Message::from_parts(Body::new(Some("k"), "a", b"1", true), 5_000, None) };
+        let text = String::from_utf8(record_as_given(&given)).unwrap();
+        assert_eq!(text, r#"{"id":"a","key":"k","delay_ms":1.5,"payload":1}"#);
+        let text = String::from_utf8(record_of(&given)).unwrap();
+        assert_eq!(text, r#"{"id":"a","key":"k","due":"1970-01-01T00:00:05.000Z","payload":1}"#);
+        let later = Message { due_ms: 9_000, ..given.clone() };
+        assert_eq!(Incoming::of(given).content, Incoming::of(later).content);
+    }
+}

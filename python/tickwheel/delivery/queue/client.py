@@ -44,6 +44,7 @@ _T = TypeVar("_T")
 _AT_A_TIME: Final = 8
 _ANSWERS: Final = {OTHER_CONTENT.reason: Answer.CONFLICT, MANY_WAIT.reason: Answer.FULL}
 _NO_DESTINATION: Final = 422
+_NOT_OF_THE_ITEM: Final = (401, 403, 404, 405)
 
 
 class _Told(msgspec.Struct):
@@ -94,7 +95,7 @@ class _ServedQueue(DeliveryQueue):
         try:
             return _Told([self._row(item)])
         except Refused as refused:
-            if refused.status in (401, 403):
+            if refused.status in _NOT_OF_THE_ITEM:
                 raise
             if isinstance(item, Pause | SetDestination | SetTenant):
                 raise WrongUsage(f"{refused.reason}: {refused.allowed}") from refused

@@ -75,6 +75,7 @@ _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _MANY = 4 << 20  # bytes of many messages
 _MOST_BAD = 10_000  # records of a body
 _NOT_JSON = "not a JSON object"
+_HEADER, _HEADER_ALLOWED = "the header", "a header with id, and due or delay_ms; key, payload and others as in a record"
 _LIMITED = "this token is limited"
 _ONE = "one JSON object, each name once; for many, one on each line, send Content-Type: application/x-ndjson"
 _NONE_OF_MANY = "; none of its messages was accepted"
@@ -209,6 +210,10 @@ class _Messages:
             [records] = await self._of_many.call(read)
         except BadRecord as bad:
             raise problem(400, bad.reason + _NONE_OF_MANY, bad.allowed) from bad
+        if options["format"] == "csv" and len(records) == records.bad_count == 1:
+            [first] = records.to_list()
+            if isinstance(first, BadRecord) and first.reason.startswith(_HEADER):  # no row was read
+                raise problem(400, first.reason + _NONE_OF_MANY, _HEADER_ALLOWED)
         take_room(records.bad_count)
         return await self._told([await or_unavailable(self._submitter.ask(records), f"; {SOME}", DUPLICATE)])
 

@@ -111,43 +111,48 @@ def test_no_tool_reads_a_file_or_sets_an_address__D12(served: Served) -> None:
     asyncio.run(main())
 
 
+def ask_over_http(port: int) -> None:
+    end_s = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+            break
+        except OSError:
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
+
+    async def told(token: bytes | None, tool: str, **arguments: Any) -> tuple[bool, str]:
+        headers = {} if token is None else {"authorization": f"Bearer {token.decode()}"}
+        async with AsyncExitStack() as stack:
+            http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers))
+            transport = streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=http)
+            return await call_of(await stack.enter_async_context(ModelClient(transport)))(tool, **arguments)
+
+    async def main() -> None:
+        reminder = {"id": "a", "payload": 1, "due": FAR}
+        assert (await told(PRODUCES, "schedule", **reminder))[0]
+        assert (await told(READS, "show", id="a"))[0]
+        for token, tool, given in ((READS, "schedule", reminder), (PRODUCES, "cancel", {"id": "a"})):
+            is_done, text = await told(token, tool, **given)
+            assert (is_done, "403" in text) == (False, True)
+        assert "401" in (await told(None, "show", id="a"))[1]
+
+    asyncio.run(main())
+    foreign = {"origin": "https://evil.example", "content-type": "application/json"}
+    refused = httpx2.post(f"http://127.0.0.1:{port}/mcp", content=b"{}", headers=foreign)
+    assert refused.status_code == 403
+
+
 def test_over_http_each_request_has_the_rights_of_its_token__D12(tmp_path: Path) -> None:
     served = Served(tmp_path, tokens=Tokens({PRODUCES: Right.PRODUCE, READS: Right.READ}))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     target = f"http://127.0.0.1:{served.port}"
     with subprocess.Popen([*MCP, target, "--listen", f"127.0.0.1:{port}"], stderr=subprocess.DEVNULL) as process:
-        end_s = time.monotonic() + 30
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=5).close()
-                break
-            except OSError:
-                assert time.monotonic() < end_s
-                time.sleep(0.05)
-
-        async def told(token: bytes | None, tool: str, **arguments: Any) -> tuple[bool, str]:
-            headers = {} if token is None else {"authorization": f"Bearer {token.decode()}"}
-            async with AsyncExitStack() as stack:
-                http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers))
-                transport = streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=http)
-                return await call_of(await stack.enter_async_context(ModelClient(transport)))(tool, **arguments)
-
-        async def main() -> None:
-            reminder = {"id": "a", "payload": 1, "due": FAR}
-            assert (await told(PRODUCES, "schedule", **reminder))[0]
-            assert (await told(READS, "show", id="a"))[0]
-            for token, tool, given in ((READS, "schedule", reminder), (PRODUCES, "cancel", {"id": "a"})):
-                is_done, text = await told(token, tool, **given)
-                assert (is_done, "403" in text) == (False, True)
-            assert "401" in (await told(None, "show", id="a"))[1]
-
-        asyncio.run(main())
-        foreign = {"origin": "https://evil.example", "content-type": "application/json"}
-        refused = httpx2.post(f"http://127.0.0.1:{port}/mcp", content=b"{}", headers=foreign)
-        assert refused.status_code == 403
-        process.terminate()
-        assert process.wait(20) is not None
+        try:
+            ask_over_http(port)
+        finally:
+            process.terminate()
     served.close()
 
 

@@ -57,7 +57,7 @@ use crate::store::PartKind;
 /// deliverer.put(Message::after("cake", Duration::ZERO, "done").with_key("kitchen"))?;
 /// deliverer.resume(Part::All)?;
 /// assert_eq!(deliverer.state(Some("kitchen"), "cake")?, Answer::Waiting); // its key is still paused
-/// deliverer.resume(Part::Key("kitchen"))?;
+/// deliverer.pause_until(Part::Key("kitchen"), SystemTime::now())?; // it ends by itself
 /// deliverer.cancel(None, "search")?;
 /// assert!(deliverer.wait_until_empty(minute)?);
 /// # deliverer.close(None)?;

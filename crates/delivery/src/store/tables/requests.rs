@@ -356,14 +356,16 @@ impl Store {
         self.first_pause_end_ms
     }
 
-    /// Some pauses whose end has come.
-    pub(crate) fn ended_pauses(&self, now_ms: i64, most: usize) -> Result<Vec<(PartKind, String)>> {
+    /// Takes some pauses whose end has come: they have none any more.
+    pub(crate) fn take_ended_pauses(&mut self, now_ms: i64, most: usize) -> Result<Vec<(PartKind, String)>> {
         if self.first_pause_end_ms.is_none_or(|end_ms| end_ms > now_ms) {
             return Ok(Vec::new());
         }
-        let text = "SELECT part, name FROM pause_ends WHERE until_ms <= ? ORDER BY until_ms LIMIT ?";
+        let text = "DELETE FROM pause_ends WHERE (part, name) IN \
+                    (SELECT part, name FROM pause_ends WHERE until_ms <= ? ORDER BY until_ms LIMIT ?) RETURNING part, name";
         let ended = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get(1)?));
         let ended = rows(&self.db, text, params![now_ms, most as i64], ended)?;
+        self.first_pause_end_ms = first_pause_end_ms(&self.db)?;
         Ok(ended.into_iter().filter_map(|(part, name)| Some((PartKind::of(&part)?, name))).collect())
     }
 }

@@ -34,7 +34,7 @@ fn a_store_of_another_format_is_refused_and_left_alone__d20() {
     for format in [-1, 0, 1, 2, 3, 4, 5, 99] {
         Connection::open(shelf.path()).unwrap().pragma_update(None, "user_version", format).unwrap();
         let text = format!(
-            "{} is a store of format {format}, and this tickwheel reads and writes format 12 alone: deliver its messages \
+            "{} is a store of format {format}, and this tickwheel reads and writes format 13 alone: deliver its messages \
              with the tickwheel that made it, or name another file",
             shelf.path().display()
         );
