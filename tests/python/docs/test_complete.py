@@ -45,7 +45,7 @@ OF_OTHERS = {
         "--port",
     ),
     *("--retry", "--retry-connrefused", "--retry-delay", "--seconds", "--silent", "--small", "--span-s"),
-    *("--network", "--preload", "--stop-timeout", "--work-dir", "--workers"),
+    *("--held", "--postgresql", "--network", "--preload", "--stop-timeout", "--work-dir", "--workers"),
 }
 OF_PYTHON = ("replace", "debounce_ms", "at_latest_ms")
 
