@@ -411,7 +411,7 @@ fn a_file_of_another_store_or_without_the_chain_is_refused() {
     assert!(error.contains("PostgreSQL has lost row"), "{error}");
     let alone = || Options::new(DAY_MS, Box::new(|| 1), Box::new(|| 1));
     let error = Store::open(&one.path(), alone()).unwrap_err().to_string();
-    assert!(error.contains("give --replicate-to"), "{error}");
+    assert!(error.contains("only a process with --replicate-to may write it"), "{error}");
     let error = compact(&one.path(), &Stop::default()).unwrap_err().to_string();
     assert!(error.contains("can't be compacted"), "{error}");
     let other = Machine::new(&chain);
