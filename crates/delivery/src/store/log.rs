@@ -9,7 +9,7 @@
 //! Numbers are varints. A text keeps its number, and both sides keep it in `meta`. Statements about the table of one run have the number 0, because
 //! there is no end of such texts.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use rusqlite::Connection;
 use rusqlite::types::{ToSql, ToSqlOutput, Value, ValueRef};
@@ -21,6 +21,8 @@ use super::tables::meta;
 std::thread_local! {
     /// The log of the transaction that is open on this thread.
     static OPEN: RefCell<Option<Log>> = const { RefCell::new(None) };
+    /// Whether it is open: each statement asks.
+    static IS_OPEN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The statements since the last [`Log::take`], and the texts that have a number.
@@ -34,11 +36,13 @@ pub(crate) struct Log {
 impl Log {
     /// From now on, statements of this thread are noted here, or nowhere.
     pub(super) fn open(log: Option<Self>) {
+        IS_OPEN.set(log.is_some());
         OPEN.set(log);
     }
 
     /// Ends [`Log::open`].
     pub(super) fn close() -> Option<Self> {
+        IS_OPEN.set(false);
         OPEN.take()
     }
 
@@ -69,7 +73,7 @@ fn keep_text(db: &Connection, number: usize, text: &str) -> Result<()> {
 
 /// Whether statements of this thread are noted.
 pub(super) fn is_open() -> bool {
-    OPEN.with_borrow(Option::is_some)
+    IS_OPEN.get()
 }
 
 /// Notes a statement that is about to run. Then come its values, with [`note_value`], and how many rows it changed.

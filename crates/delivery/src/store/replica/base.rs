@@ -8,7 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use blake2b_simd::{Params, State};
 use rusqlite::backup::{Backup, StepResult};
@@ -17,6 +17,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::chain::Base;
 use super::following::{Failed, at};
 use super::{Chain, Lease, Link, Replicate, unusable};
+use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::base::error::{DeliveryError, StoreError};
 use crate::base::sync::{Condvar, Mutex};
 use crate::store::file::new_file::NewFile;
@@ -72,7 +73,7 @@ pub(super) fn make(
 ) -> Result<Base, Failed> {
     let source = Snapshot::open(path)?;
     let at = source.ask(at)?.ok_or_else(|| unusable("it has no chain".to_owned()))?;
-    let made_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_millis() as i64);
+    let made_ms = SystemWallTime.now_us() / 1_000;
     let epoch = epoch.unwrap_or(-made_ms); // nobody owns the store yet, and this may not be the first try
     let new = NewFile::begin(path, SUFFIX)?;
     copy(&new, source, stop, |_| Ok(()))?;

@@ -198,15 +198,11 @@ fn join(db: &mut Connection, chain: &mut dyn Chain, lease: &Lease) -> Result<(),
 
 /// Inserts row 0: the name of the store, a random text, and whether a base comes before anything else. The file has noted it before.
 fn begin(db: &Connection, chain: &mut dyn Chain, is_new: bool) -> Result<Row, Failed> {
-    let made = match meta::get::<String>(db, MADE)? {
-        Some(made) => made,
-        None => {
-            let id = meta::get::<String>(db, "store_id")?.unwrap_or_default();
-            let made = format!("{id} {}{}", random_text(db)?, if is_new { "" } else { MOVED });
-            meta::put(db, MADE, &made)?;
-            made
-        }
-    };
+    if meta::get::<String>(db, MADE)?.is_none() {
+        let id = meta::get::<String>(db, "store_id")?.unwrap_or_default();
+        meta::put(db, MADE, format!("{id} {}{}", random_text(db)?, if is_new { "" } else { MOVED }))?;
+    }
+    let made = meta::get::<String>(db, MADE)?.unwrap_or_default();
     let made = Row::after(BEFORE, 0, Kind::Made, made.into_bytes());
     match chain.append(None, &made) {
         Appended::Stored | Appended::Seen => Ok(made),
