@@ -4,13 +4,12 @@ use rusqlite::Connection;
 
 use super::base::{fetch, is_before};
 use super::chain::Head;
+use super::place::{Failed, at, note_at};
 use super::{Appended, Chain, Kind, Lease, Link, Row, unusable};
-use crate::store::log::Replay;
-use crate::store::sql::{Broken, Result, execute};
+use crate::store::replay::Replay;
+use crate::store::sql::{Result, execute};
 use crate::store::tables::meta;
 
-/// The name in `meta` of the last row that the file has: its number, a space, and its digest.
-const AT: &str = "chain";
 /// The name in `meta` of the last take-over that the file has: its epoch, a space, and its body.
 const OWNER: &str = "chain_owner";
 /// The name in `meta` of the body of row 0, if this file has made it.
@@ -20,46 +19,9 @@ const MOVED: &str = " moved";
 /// What the first row comes after.
 const BEFORE: Link = Link { n: -1, digest: [0; 16] };
 
-/// Why a file does not get there.
-#[derive(Debug)]
-pub(crate) enum Failed {
-    /// The chain did not answer: the reason. It may later.
-    Away(String),
-    For(Broken),
-}
-
-impl From<Broken> for Failed {
-    fn from(broken: Broken) -> Self {
-        Self::For(broken)
-    }
-}
-
-impl From<Failed> for Broken {
-    fn from(failed: Failed) -> Self {
-        match failed {
-            Failed::Away(reason) => unusable(reason),
-            Failed::For(broken) => broken,
-        }
-    }
-}
-
 /// Whether the file has a chain.
 pub(crate) fn is_replicated(db: &Connection) -> Result<bool> {
-    Ok(meta::get::<String>(db, AT)?.is_some())
-}
-
-pub(super) fn note_at(db: &Connection, at: Link) -> Result<()> {
-    meta::put(db, AT, format!("{} {:032x}", at.n, u128::from_be_bytes(at.digest)))
-}
-
-/// The last row that the file has. `None`: it is not replicated.
-pub(super) fn at(db: &Connection) -> Result<Option<Link>> {
-    let Some(text) = meta::get::<String>(db, AT)? else { return Ok(None) };
-    let parsed = text.split_once(' ').and_then(|(n, digest)| {
-        let digest = u128::from_str_radix(digest, 16).ok()?.to_be_bytes();
-        Some(Link { n: n.parse().ok()?, digest })
-    });
-    parsed.map(Some).ok_or_else(|| unusable(format!("{text:?} is no place in a chain")))
+    Ok(at(db)?.is_some())
 }
 
 /// Makes the file one without a chain.
