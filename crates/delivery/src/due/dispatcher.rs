@@ -298,6 +298,7 @@ impl Dispatcher {
         self.clocks.forget_alarms();
         self.window.take_over(&before.window);
         self.is_halted = before.is_halted;
+        self.others_until_us = before.others_until_us;
         self.flights.next = before.flights.next;
         self.flights.shares = std::mem::take(&mut before.flights.shares);
         self.flights.shares.retain(|_, share| *share == 0); // the others are opened anew, with all places free
@@ -352,7 +353,7 @@ impl Dispatcher {
         match table::taken_back(entry.state) {
             Withdrawn::Over => TakenBack::Over(entry.outcome.expect("it is over")),
             Withdrawn::Sending => TakenBack::Sending,
-            Withdrawn::InTime if self.others_may_send() && (entry.may_have_arrived() || entry.was_sent) => {
+            Withdrawn::InTime if self.others_may_send(outcome) && (entry.may_have_arrived() || entry.was_sent) => {
                 TakenBack::Sending
             }
             Withdrawn::InTime => {
@@ -368,9 +369,12 @@ impl Dispatcher {
         }
     }
 
-    /// Whether an earlier owner of the store may still send what it began.
-    pub(crate) fn others_may_send(&self) -> bool {
-        self.others_until_us > 0 && self.clocks.now_us() < self.others_until_us
+    /// Whether an earlier owner of the store may still send what it began, so that this outcome, which a caller asks for, would be no
+    /// definite answer.
+    pub(crate) fn others_may_send(&self, outcome: Outcome) -> bool {
+        self.others_until_us > 0
+            && matches!(outcome, Outcome::Cancelled | Outcome::Moved)
+            && self.clocks.now_us() < self.others_until_us
     }
 
     /// Takes a message out of memory, to be admitted anew at another place. `Err`: it is due, or may have been sent.

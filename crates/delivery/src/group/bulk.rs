@@ -84,7 +84,7 @@ impl Group<'_> {
 
     fn cancel_each(&mut self, action: &mut Action, found: &[Position], is_near: bool) -> Result<()> {
         let mut found = self.without_occurrences(action, found)?;
-        if self.dispatcher.lock().others_may_send() {
+        if self.dispatcher.lock().others_may_send(Outcome::Cancelled) {
             let before = found.len();
             self.store.leave_out_redelivered(&mut found)?;
             action.too_late += (before - found.len()) as u64;

@@ -255,7 +255,7 @@ impl Group<'_> {
                 let was_sent = dispatcher.window.sent_and_left().contains(&position);
                 let is_unanswered = tried.as_ref().is_some_and(|it| it.is_unanswered);
                 let redelivered = redelivered || was_sent || is_unanswered;
-                if redelivered && dispatcher.others_may_send() {
+                if redelivered && dispatcher.others_may_send(outcome) {
                     return Ok(Err(Answer::Delivering));
                 }
                 if let Some(tried) = &tried {

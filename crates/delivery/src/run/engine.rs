@@ -94,8 +94,14 @@ impl Engine {
         let ownership = Arc::new(ownership);
         let weak = Arc::downgrade(&ownership);
         let lease = settings.replicate.as_ref().map(|it| Arc::new(it.lease()));
-        let (store, dispatcher, actions) = open_store(&ownership, &settings, &timer, &wall, None, lease.as_ref())?;
-        let mut dispatcher = dispatcher;
+        let opened = open_store(&ownership, &settings, &timer, &wall, None, lease.as_ref())?;
+        let (mut store, mut dispatcher, actions) = opened;
+        if lease.is_some() {
+            // So long may a send take that an earlier owner began before its lease was over.
+            let noted = store.note_longest_send(settings.sink_timeout_ms as i64);
+            let longest_ms = noted.map_err(|broken| broken.of(ownership.path()))?;
+            dispatcher.others_until_us = timer.clock().now_us() + longest_ms as u64 * 1_000;
+        }
         dispatcher.to[0].pace = Pace::new(settings.rate, timer.clock().now_us());
         let (store_id, openings, open) = (store.id().to_owned(), store.openings().to_vec(), store.open_count());
         let kept = || Ok((store.inputs()?, store.get_meta(RESTORED)?));
@@ -683,12 +689,7 @@ fn open_store(
     options.replicate = settings.replicate.clone().zip(lease.cloned());
     options.guard = Some(ownership.clone());
     let path = ownership.path();
-    let mut store = Store::open(path, options)?;
-    // A send that an earlier owner began before its lease was over may take so long.
-    let longest_send_ms = match lease {
-        Some(_) => store.note_longest_send(settings.sink_timeout_ms as i64).map_err(|broken| broken.of(path))? as u64,
-        None => 0,
-    };
+    let store = Store::open(path, options)?;
     let mut dispatcher = Dispatcher::new(
         timer.clone(),
         wall.clone(),
@@ -698,9 +699,6 @@ fn open_store(
         Duration::from_millis(settings.unanswered_for_ms),
         settings.seed,
     );
-    if lease.is_some() {
-        dispatcher.others_until_us = timer.clock().now_us() + longest_send_ms * 1_000;
-    }
     let kept = || {
         let restored = store.get_meta::<String>(RESTORED)?;
         Ok((store.get_meta::<i64>(PAUSED)?, store.paused_lanes()?, store.running_actions()?, restored))

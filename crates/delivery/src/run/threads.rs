@@ -94,7 +94,13 @@ impl Running {
         shared.engine.with_writer(|writer| {
             writer.checkpoints = Some(Checkpoints::start(&writer.store, Box::new(failed))?);
             if let Some((to, lease)) = shared.engine.chain() {
-                writer.bases = Some(Bases::start(&writer.store, to, lease)?);
+                writer.bases = Some(Bases::start(
+                    writer.store.path(),
+                    to,
+                    lease,
+                    shared.engine.settings.limits,
+                    writer.store.guard(),
+                )?);
             }
             Ok::<_, DeliveryError>(())
         })??;

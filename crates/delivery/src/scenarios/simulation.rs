@@ -325,7 +325,9 @@ fn open(store: &Path, settings: &Settings, wall_us: &Arc<AtomicI64>, start_us: u
     let wall_us = wall_us.clone();
     let wall = move || wall_us.load(Ordering::Relaxed);
     let ownership = Ownership::take(store, &mut |_| (), &mut || false).unwrap();
-    Engine::open(ownership, settings.clone(), clock, Arc::new(wall)).unwrap()
+    let engine = Engine::open(ownership, settings.clone(), clock, Arc::new(wall)).unwrap();
+    engine.lock_dispatcher().others_until_us = 0; // what the process before sent has ended with it
+    engine
 }
 
 fn play(seed: u64, is_shown: bool) {

@@ -266,7 +266,9 @@ impl ByHand {
         let wall_us = self.wall_us.load(Ordering::Relaxed);
         let folder = self.end();
         check::tests::assert_whole(&folder.path().join("store.db"), Digest::number);
-        Self::on(folder, settings, wall_us)
+        let world = Self::on(folder, settings, wall_us)?;
+        world.engine.lock_dispatcher().others_until_us = 0; // what the process before sent has ended with it
+        Ok(world)
     }
 
     /// Starts a process on the store of an earlier one.

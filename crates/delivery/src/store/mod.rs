@@ -13,7 +13,7 @@
 //! | where | what |
 //! |---|---|
 //! | `mod.rs`, `types.rs` | [`Store`], its transactions, and the types that they take and return |
-//! | `sql.rs` | statements, and why one failed |
+//! | `sql.rs`, `log.rs`, `replay.rs` | statements, why one failed, and how they are run again |
 //! | `file/` | the file: tables, options, ownership by one process, checkpoints, and replacement by another file |
 //! | `tables/` | the small tables |
 //! | `names/` | the known names |
@@ -29,6 +29,7 @@ pub(crate) mod look;
 pub(crate) mod maintenance;
 mod names;
 mod open;
+mod replay;
 #[cfg_attr(not(feature = "postgresql"), allow(dead_code, reason = "nothing else keeps a chain yet"))]
 pub(crate) mod replica;
 mod retention;
@@ -177,6 +178,11 @@ impl Store {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What a thread that opens the file keeps until it has closed it.
+    pub(crate) fn guard(&self) -> Guard {
+        self.guard.clone()
     }
 
     /// Checks that the file at the store's path is still the open file. If it is another file, messages accepted from

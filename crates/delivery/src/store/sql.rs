@@ -100,7 +100,6 @@ impl DerefMut for Statement<'_> {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "a caller has a tuple, as with rusqlite")]
 impl Statement<'_> {
     /// Runs it once. Returns how many rows it has changed.
     pub(super) fn execute(&mut self, values: impl Values) -> rusqlite::Result<usize> {

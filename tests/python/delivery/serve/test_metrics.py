@@ -81,6 +81,8 @@ def test_everything_is_counted_once__D15(tmp_path: Path) -> None:
             "tickwheel_redelivered_messages_total": 0,
             "tickwheel_outbox_rows_total": 0,
             "tickwheel_outboxes_down": 0,
+            "tickwheel_replication_epoch": 0,
+            "tickwheel_replication_lag_bytes": 0,
             "tickwheel_cancelled_messages_total": 1,
             "tickwheel_late_cancels_total": 1,
             "tickwheel_rescheduled_messages_total": 1,

@@ -8,25 +8,25 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use blake2b_simd::{Params, State};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
 use super::chain::Base;
-use super::following::{Failed, at};
+use super::place::{Failed, at};
 use super::{Chain, Lease, Link, Replicate, unusable};
+use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::base::error::{DeliveryError, StoreError};
 use crate::base::sync::{Condvar, Mutex};
 use crate::store::file::new_file::NewFile;
-use crate::store::file::options::Limits;
+use crate::store::file::options::{Guard, Limits};
 use crate::store::file::schema;
 use crate::store::look::snapshot::Snapshot;
 use crate::store::maintenance::Stop;
 use crate::store::maintenance::backup::copy;
 use crate::store::tables::meta;
-use crate::store::{Guard, Store};
 
 /// What a row costs in PostgreSQL beside its body.
 const ROW_BYTES: u64 = 100;
@@ -72,7 +72,7 @@ pub(super) fn make(
 ) -> Result<Base, Failed> {
     let source = Snapshot::open(path)?;
     let at = source.ask(at)?.ok_or_else(|| unusable("it has no chain".to_owned()))?;
-    let made_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_millis() as i64);
+    let made_ms = SystemWallTime.now_us() / 1_000;
     let epoch = epoch.unwrap_or(-made_ms); // nobody owns the store yet, and this may not be the first try
     let new = NewFile::begin(path, SUFFIX)?;
     copy(&new, source, stop, |_| Ok(()))?;
@@ -200,12 +200,18 @@ impl Bases {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub(crate) fn start(store: &Store, to: &Replicate, lease: &Arc<Lease>) -> Result<Self, DeliveryError> {
+    pub(crate) fn start(
+        path: &Path,
+        to: &Replicate,
+        lease: &Arc<Lease>,
+        limits: Limits,
+        guard: Guard,
+    ) -> Result<Self, DeliveryError> {
         let shared = Arc::new(Shared {
-            path: store.path.clone(),
+            path: path.to_owned(),
             to: to.clone(),
             lease: lease.clone(),
-            limits: store.limits,
+            limits,
             stop: Stop::default(),
             is_stopping: Mutex::default(),
             stopped: Condvar::default(),
@@ -213,7 +219,7 @@ impl Bases {
         let of_thread = shared.clone();
         let thread = Builder::new().name("bases".to_owned()).spawn(move || of_thread.run());
         let thread = Some(thread.map_err(|error| DeliveryError::no_thread(&error))?);
-        Ok(Self { shared, thread, _guard: store.guard.clone() })
+        Ok(Self { shared, thread, _guard: guard })
     }
 }
 

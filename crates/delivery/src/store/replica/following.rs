@@ -4,13 +4,12 @@ use rusqlite::Connection;
 
 use super::base::{fetch, is_before};
 use super::chain::Head;
+use super::place::{Failed, at, note_at};
 use super::{Appended, Chain, Kind, Lease, Link, Row, unusable};
-use crate::store::log::Replay;
-use crate::store::sql::{Broken, Result, execute};
+use crate::store::replay::Replay;
+use crate::store::sql::{Result, execute};
 use crate::store::tables::meta;
 
-/// The name in `meta` of the last row that the file has: its number, a space, and its digest.
-const AT: &str = "chain";
 /// The name in `meta` of the last take-over that the file has: its epoch, a space, and its body.
 const OWNER: &str = "chain_owner";
 /// The name in `meta` of the epoch with which an earlier chain of the file has ended.
@@ -22,46 +21,9 @@ const MOVED: &str = " moved";
 /// What the first row comes after.
 const BEFORE: Link = Link { n: -1, digest: [0; 16] };
 
-/// Why a file does not get there.
-#[derive(Debug)]
-pub(crate) enum Failed {
-    /// The chain did not answer: the reason. It may later.
-    Away(String),
-    For(Broken),
-}
-
-impl From<Broken> for Failed {
-    fn from(broken: Broken) -> Self {
-        Self::For(broken)
-    }
-}
-
-impl From<Failed> for Broken {
-    fn from(failed: Failed) -> Self {
-        match failed {
-            Failed::Away(reason) => unusable(reason),
-            Failed::For(broken) => broken,
-        }
-    }
-}
-
 /// Whether the file has a chain.
 pub(crate) fn is_replicated(db: &Connection) -> Result<bool> {
-    Ok(meta::get::<String>(db, AT)?.is_some())
-}
-
-pub(super) fn note_at(db: &Connection, at: Link) -> Result<()> {
-    meta::put(db, AT, format!("{} {:032x}", at.n, u128::from_be_bytes(at.digest)))
-}
-
-/// The last row that the file has. `None`: it is not replicated.
-pub(super) fn at(db: &Connection) -> Result<Option<Link>> {
-    let Some(text) = meta::get::<String>(db, AT)? else { return Ok(None) };
-    let parsed = text.split_once(' ').and_then(|(n, digest)| {
-        let digest = u128::from_str_radix(digest, 16).ok()?.to_be_bytes();
-        Some(Link { n: n.parse().ok()?, digest })
-    });
-    parsed.map(Some).ok_or_else(|| unusable(format!("{text:?} is no place in a chain")))
+    Ok(at(db)?.is_some())
 }
 
 /// Makes the file one without a chain. Its next chain goes on after this epoch, because receivers refuse a lower one.
@@ -201,15 +163,11 @@ fn join(db: &mut Connection, chain: &mut dyn Chain, lease: &Lease) -> Result<(),
 
 /// Inserts row 0: the name of the store, a random text, and whether a base comes before anything else. The file has noted it before.
 fn begin(db: &Connection, chain: &mut dyn Chain, is_new: bool) -> Result<Row, Failed> {
-    let made = match meta::get::<String>(db, MADE)? {
-        Some(made) => made,
-        None => {
-            let id = meta::get::<String>(db, "store_id")?.unwrap_or_default();
-            let made = format!("{id} {}{}", random_text(db)?, if is_new { "" } else { MOVED });
-            meta::put(db, MADE, &made)?;
-            made
-        }
-    };
+    if meta::get::<String>(db, MADE)?.is_none() {
+        let id = meta::get::<String>(db, "store_id")?.unwrap_or_default();
+        meta::put(db, MADE, format!("{id} {}{}", random_text(db)?, if is_new { "" } else { MOVED }))?;
+    }
+    let made = meta::get::<String>(db, MADE)?.unwrap_or_default();
     let made = Row::after(BEFORE, meta::get_int(db, LAST_EPOCH)?, Kind::Made, made.into_bytes());
     match chain.append(None, &made) {
         Appended::Stored | Appended::Seen => Ok(made),

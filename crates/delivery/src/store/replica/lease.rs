@@ -85,7 +85,7 @@ impl Replicate {
     }
 }
 
-/// What a process does with the chain of its store (rule D21).
+/// What a process does with the chain of its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Role {
     /// It gets what another process writes, and takes the store over when that one is gone.

@@ -8,6 +8,7 @@ mod chain;
 mod following;
 mod lease;
 mod owner;
+mod place;
 #[cfg(feature = "postgresql")]
 mod postgresql;
 #[cfg(test)]

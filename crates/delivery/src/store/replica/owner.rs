@@ -8,14 +8,13 @@ use rusqlite::Connection;
 
 use super::base;
 use super::chain::Head;
-use super::following::{
-    Failed, catch_up, forget, is_moving_in, last_owner, name_of_this_process, note_at, note_owner, run,
-};
+use super::following::{catch_up, forget, is_moving_in, last_owner, name_of_this_process, note_owner, run};
 use super::lease::QUIET_MS;
+use super::place::{Failed, note_at};
 use super::{Appended, Chain, Kind, Lease, Link, Replicate, Row, unusable};
 use crate::store::file::options::Limits;
-use crate::store::log::Replay;
 use crate::store::maintenance::Stop;
+use crate::store::replay::Replay;
 use crate::store::sql::{Broken, Result, execute};
 
 /// The longest wait between two tries of an insert.

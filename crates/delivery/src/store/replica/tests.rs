@@ -19,7 +19,7 @@ use crate::due::window::Bounds;
 use crate::group::items::{Answer, Item};
 use crate::message::incoming::Digest;
 use crate::run::settings::Settings;
-use crate::scenarios::testing::{ByHand, LONG, START_MS, cancel, folder_in_memory, play_seeds, put};
+use crate::scenarios::testing::{ByHand, LONG, START_MS, cancel, folder_in_memory, play_seeds, put, spawn};
 use crate::store::maintenance::Stop;
 use crate::store::maintenance::closed::compact;
 use crate::store::sql::failing;
@@ -274,7 +274,7 @@ fn of_two_standbys_that_take_over_at_the_same_time_one_is_the_owner() {
             goes_on.recv_timeout(LONG).unwrap();
         });
         of_other.before_inserts(vec![nothing(), second]);
-        std::thread::spawn(move || send.send(other.open(&of_other)));
+        spawn(move || send.send(other.open(&of_other)));
         is_taken.recv_timeout(LONG).unwrap();
         note.store(of_clock.load(Ordering::Relaxed), Ordering::Relaxed);
     })]);
@@ -411,7 +411,7 @@ fn a_file_of_another_store_or_without_the_chain_is_refused() {
     assert!(error.contains("PostgreSQL has lost row"), "{error}");
     let alone = || Options::new(DAY_MS, Box::new(|| 1), Box::new(|| 1));
     let error = Store::open(&one.path(), alone()).unwrap_err().to_string();
-    assert!(error.contains("give --replicate-to"), "{error}");
+    assert!(error.contains("only a process with --replicate-to may write it"), "{error}");
     let error = compact(&one.path(), &Stop::default()).unwrap_err().to_string();
     assert!(error.contains("can't be compacted"), "{error}");
     let other = Machine::new(&chain);

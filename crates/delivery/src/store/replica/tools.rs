@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::following::{at, catch_up};
+use super::following::catch_up;
+use super::place::at;
 use super::{Lease, Replica, Replicate};
 use crate::base::error::{DeliveryError, StoreError};
 use crate::store::file::options::Limits;

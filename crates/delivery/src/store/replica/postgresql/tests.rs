@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::super::tests::exercise;
 use super::super::{Kind, Replicate, Role};
-use crate::scenarios::testing::{LONG, test_named};
+use crate::scenarios::testing::{LONG, spawn, test_named, wait_until};
 use crate::store::Limits;
 use crate::{Answer, Deliverer, Destination, Message, Settings, Verdict};
 use server::Server;
@@ -42,7 +43,10 @@ fn while_postgresql_is_away_nothing_is_answered_or_sent_and_then_all_is() {
     assert!(arrived.try_recv().is_err(), "it would be sent without the lease");
     let figures = deliverer.replication().unwrap();
     assert!(figures.role == Role::QuietOwner && figures.lag_ms > 1_000 && figures.trouble.is_some(), "{figures:?}");
-    let error = deliverer.destinations().unwrap_err().to_string();
+    let (deliverer, (answer, answered)) = (Arc::new(deliverer), channel());
+    let asked = deliverer.clone();
+    spawn(move || answer.send(asked.destinations()));
+    let error = answered.recv_timeout(LONG).expect("it does not wait").unwrap_err().to_string();
     assert!(error.contains("PostgreSQL has not confirmed"), "{error}");
     assert_eq!((deliverer.len(), deliverer.summary().accepted), (1, 1), "what is on disk is told");
     server.go_on();
@@ -90,7 +94,8 @@ fn a_machine_that_is_lost_with_its_disk_loses_nothing_that_it_accepted() {
     assert_eq!(accepted.len(), (0..4).map(|round| 100 + 37 * round).sum::<usize>());
     let folder = tempfile::tempdir().unwrap();
     let (to, arrived) = recording();
-    let settings = Settings { replicate: Some(Replicate::to(&server.address("lost")).unwrap()), ..Settings::default() };
+    let replicate = Some(Replicate::to(&server.address("lost")).unwrap());
+    let settings = Settings { replicate, limits: many_bases(), ..Settings::default() };
     let began = Instant::now();
     let deliverer = Deliverer::open_with(folder.path().join("store.db"), to, settings).unwrap();
     eprintln!("taken over after {:?}", began.elapsed());
@@ -99,9 +104,11 @@ fn a_machine_that_is_lost_with_its_disk_loses_nothing_that_it_accepted() {
     }
     assert!(arrived.try_recv().is_err(), "nothing is due");
     let mut chain = Replicate::to(&server.address("lost")).unwrap().open().unwrap();
-    let base = chain.base().unwrap().expect("a whole base");
-    let first = chain.read(0).unwrap();
-    assert!(base.at.n > 50 && first.iter().filter(|it| it.link.n < base.at.n).all(|it| it.kind == Kind::Taken));
+    wait_until("a base, without rows before it", || {
+        let Some(base) = chain.base().unwrap() else { return false };
+        let first = chain.read(0).unwrap();
+        base.at.n > 50 && first.iter().filter(|it| it.link.n < base.at.n).all(|it| it.kind == Kind::Taken)
+    });
     for id in accepted.iter().take(50) {
         deliverer.reschedule(None, id, SystemTime::UNIX_EPOCH).unwrap();
     }
@@ -110,14 +117,18 @@ fn a_machine_that_is_lost_with_its_disk_loses_nothing_that_it_accepted() {
     deliverer.close(Some(LONG)).unwrap();
 }
 
+fn many_bases() -> Limits {
+    Limits { base_bytes: 0, base_piece: 50_000, base_look_ms: 10, ..Limits::default() }
+}
+
 /// Accepts messages that are due in an hour, and says so, until it is killed.
 #[test]
 #[ignore = "a process of the test above"]
 fn child() {
     let Ok(given) = std::env::var("TICKWHEEL_TEST_CHILD") else { return };
     let [round, address, folder] = given.split(' ').collect::<Vec<_>>()[..] else { panic!("{given}") };
-    let limits = Limits { base_bytes: 0, base_piece: 50_000, base_look_ms: 10, ..Limits::default() };
-    let settings = Settings { replicate: Some(Replicate::to(address).unwrap()), limits, ..Settings::default() };
+    let replicate = Some(Replicate::to(address).unwrap());
+    let settings = Settings { replicate, limits: many_bases(), ..Settings::default() };
     let path = Path::new(folder).join("store.db");
     let to = Destination::function(|it| {
         println!("sent {}", it.id());

@@ -12,7 +12,8 @@ use rusqlite::types::Value;
 use crate::base::sync::Mutex;
 use crate::store::file::schema::{connect, connect_to_look};
 use crate::store::replica::chain::{Base, Head, Kind};
-use crate::store::replica::following::{at, catch_up};
+use crate::store::replica::following::catch_up;
+use crate::store::replica::place::at;
 use crate::store::replica::{Appended, Chain, Link, Replicate, Row};
 use crate::store::sql::rows;
 
