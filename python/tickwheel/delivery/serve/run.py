@@ -171,9 +171,9 @@ def _standby(ports: Ports, say: Callable[[str], object], notifier: Notifier) -> 
     """The function that reports which process owns the replicated store."""
 
     def stand_by(text: str) -> None:
+        ports.stand_by(text.partition(": waiting")[0])
         say(text)
         notifier.status(text)
-        ports.stand_by(text.partition(": waiting")[0])
 
     return stand_by
 
