@@ -101,8 +101,19 @@ impl Clock {
     pub fn now_down_and_up_us(&self) -> (u64, u64) {
         match &self.source {
             Source::Monotonic(origin) => self.after_start(origin.elapsed()),
-            _ => self.other_reading(),
+            Source::Manual(now) => {
+                let now_us = now.load(Ordering::Relaxed);
+                (now_us, now_us)
+            }
+            #[cfg(target_os = "linux")]
+            Source::Boottime(origin) => self.boottime_reading(*origin),
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[cold] // for those who have another clock
+    fn boottime_reading(&self, origin: Duration) -> (u64, u64) {
+        self.after_start(since_boot().saturating_sub(origin))
     }
 
     #[inline]
@@ -111,18 +122,6 @@ impl Clock {
         let down_us = self.start_us.saturating_add(whole_us).saturating_add(elapsed.subsec_micros().into());
         let is_between = !elapsed.subsec_nanos().is_multiple_of(1000);
         (down_us, down_us.saturating_add(is_between.into()))
-    }
-
-    fn other_reading(&self) -> (u64, u64) {
-        match &self.source {
-            Source::Manual(now) => {
-                let now_us = now.load(Ordering::Relaxed);
-                (now_us, now_us)
-            }
-            #[cfg(target_os = "linux")]
-            Source::Boottime(origin) => self.after_start(since_boot().saturating_sub(*origin)),
-            Source::Monotonic(origin) => self.after_start(origin.elapsed()),
-        }
     }
 
     /// Now, rounded down to a millisecond.
