@@ -272,8 +272,17 @@ impl World {
         let order = self.accepted;
         let unmoved_ms = last.due_ms;
         let (cause, due_ms) = self.caused_anew(name, last);
-        let new =
-            Stored { order, unmoved_ms, cause, due_ms, expires_ms: None, latest_ms: None, end: None, placed: None, ..last.clone() };
+        let new = Stored {
+            order,
+            unmoved_ms,
+            cause,
+            due_ms,
+            expires_ms: None,
+            latest_ms: None,
+            end: None,
+            placed: None,
+            ..last.clone()
+        };
         self.stored.entry(name).or_default().push(new);
         self.must_be_again.insert(key);
         self.may_be_again.insert(key);
@@ -307,7 +316,8 @@ impl World {
         self.lives.insert(old, Life { end: Some(Outcome::Moved), ..Life::default() });
         self.accepted += 1;
         let new = (old.0, self.accepted);
-        let goes_on = Stored { order: self.accepted, due_ms, was_moved: true, cause, end: None, placed: None, ..last.clone() };
+        let goes_on =
+            Stored { order: self.accepted, due_ms, was_moved: true, cause, end: None, placed: None, ..last.clone() };
         self.stored.entry(old.0).or_default().push(goes_on);
         if let Some(failures) = self.failures.get(&old).copied() {
             self.failures.insert(new, failures);
