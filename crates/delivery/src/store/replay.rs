@@ -80,7 +80,7 @@ impl Replay {
     }
 }
 
-/// What is left to read.
+/// The bytes that are left to read.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {

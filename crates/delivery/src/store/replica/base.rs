@@ -28,7 +28,7 @@ use crate::store::maintenance::Stop;
 use crate::store::maintenance::backup::copy;
 use crate::store::tables::meta;
 
-/// What a row costs in PostgreSQL beside its body.
+/// The bytes of a row in PostgreSQL beside its body.
 const ROW_BYTES: u64 = 100;
 /// Pages copied between two looks.
 const STEP: i32 = 2_000;
@@ -62,7 +62,7 @@ fn digest_of(state: &State) -> [u8; 16] {
 /// Copies the file at the row that it has now into the chain.
 ///
 /// # Errors
-/// The file can't be copied, the chain did not answer, or it was asked to stop. What is there of the base is ignored.
+/// The file can't be copied, the chain did not answer, or it was asked to stop. A part of a base is ignored.
 pub(super) fn make(
     path: &Path,
     chain: &mut dyn Chain,
@@ -250,14 +250,14 @@ impl Shared {
                 chain = self.to.open().ok();
             }
             if let Some(chain) = &mut chain {
-                // What fails now is tried again with the next look.
+                // After an error, the next look tries it again.
                 let _ = rows.look_after(&self.path, &mut **chain, &self.lease, self.limits, &self.stop);
             }
         }
     }
 }
 
-/// Whether a file whose row was deleted has no row that the chain has lost: its owner is in the chain, and the next take-over comes
+/// Whether the chain has lost no row of a file whose own row was deleted. Its owner is in the chain, and the next take-over comes
 /// after the row.
 pub(super) fn is_before(at: Link, owner: &str, chain: &mut dyn Chain) -> Result<bool, Failed> {
     let (epoch, name) = owner.split_once(' ').unwrap_or(("0", ""));

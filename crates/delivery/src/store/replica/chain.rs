@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Made = 0,
     /// Another process owns the store from here on. The body names it, and is never the same.
     Taken = 1,
-    /// What a transaction has written.
+    /// The statements of a transaction.
     Group = 2,
     /// Nothing was written; the owner lives.
     Beat = 3,
@@ -77,7 +77,7 @@ pub(crate) struct Head {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Base {
     pub at: Link,
-    /// Of the process that made it. No two bases have the same row and the same epoch.
+    /// The epoch of its maker. No two bases have the same row and the same epoch.
     pub epoch: i64,
     pub pieces: i64,
     pub digest: [u8; 16],

@@ -18,7 +18,7 @@ const LAST_EPOCH: &str = "last_epoch";
 const MADE: &str = "chain_made";
 /// At the end of that body: the file has messages, and a base comes before anything else.
 const MOVED: &str = " moved";
-/// What the first row comes after.
+/// Before the first row.
 const BEFORE: Link = Link { n: -1, digest: [0; 16] };
 
 /// Whether the file has a chain.

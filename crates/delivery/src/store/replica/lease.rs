@@ -45,8 +45,8 @@ impl Replicate {
         Self { open, clock_ms, look: Arc::new(|_| true) }
     }
 
-    /// While the opening of the store waits for its owner, or gets what it has not, this function is called with the figures, some
-    /// ten times a second, in the thread that opens it. If it returns `false`, the opening ends with
+    /// Calls this function with the figures while the opening of the store waits for its owner, or catches up. It is called some ten
+    /// times a second, in the thread that opens the store. If it returns `false`, the opening ends with
     /// [`DeliveryError::Closed`](crate::DeliveryError::Closed).
     ///
     /// ```
@@ -85,7 +85,7 @@ impl Replicate {
     }
 }
 
-/// What a process does with the chain of its store.
+/// The part that a process has in the chain of its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Role {
     /// It gets what another process writes, and takes the store over when that one is gone.
@@ -106,9 +106,9 @@ pub enum Role {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Replication {
-    /// What the process does now.
+    /// The present part of the process.
     pub role: Role,
-    /// The number of the newest take-over, from 1; 0: nobody has owned the store.
+    /// The number of the newest take-over, from 1. At 0 the store had no owner yet.
     pub epoch: i64,
     /// The host and the process id of the owner, as it gave them when it took the store over.
     pub owner: Option<(String, u32)>,
@@ -182,7 +182,7 @@ impl Lease {
         it
     }
 
-    /// Notes who owns the chain.
+    /// Notes the owner of the chain.
     pub(super) fn note_owner(&self, epoch: i64, owner: Option<(String, u32)>) {
         let mut seen = self.seen.lock();
         (seen.0.epoch, seen.0.owner) = (epoch, owner);

@@ -172,7 +172,7 @@ impl Replica {
     }
 }
 
-/// What a standby does when it looks. Returns the newest row.
+/// A look of a standby. Returns the newest row.
 fn look(db: &mut Connection, chain: &mut dyn Chain, lease: &Lease, before: Head) -> Result<Head, Failed> {
     match chain.newest().map_err(Failed::Away)? {
         Some(it) if it.link == before.link => {

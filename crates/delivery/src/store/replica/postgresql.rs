@@ -25,7 +25,7 @@ use super::chain::{Appended, Base, Chain, Head, Kind, Link, Row};
 use super::lease::Replicate;
 use crate::base::error::DeliveryError;
 
-/// What an operator runs whose user may not make tables.
+/// The script for operators whose user may not make tables.
 const TABLES: &str = "
 CREATE SCHEMA IF NOT EXISTS tickwheel;
 CREATE TABLE IF NOT EXISTS tickwheel.chain (
@@ -85,8 +85,8 @@ impl Replicate {
     /// Replicates a store to a PostgreSQL: `postgresql://user@host/database?store=NAME`. The name tells the stores of a database
     /// apart. The tables are made in the schema `tickwheel`.
     ///
-    /// With `sslmode=require` or `verify-full` the connection has TLS. The server's certificate and name are checked with both, by the
-    /// certificates of the system, or by those of the PEM file `sslrootcert`, which alone is enough too.
+    /// With `sslmode=require` or `verify-full` the connection has TLS. Both check the server's certificate and
+    /// name: by the certificates of the system, or by the PEM file `sslrootcert`. That option alone is enough too.
     ///
     /// ```
     /// use tickwheel_delivery::Replicate;

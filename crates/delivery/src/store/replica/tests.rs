@@ -1,4 +1,4 @@
-//! What every chain does, a model of two machines, and what is refused.
+//! Tests of each chain, a model of two machines, and the refusals.
 
 pub(crate) mod memory;
 
@@ -28,7 +28,7 @@ use memory::{Fault, InMemory};
 
 const DAY_MS: i64 = 86_400_000;
 
-/// What every implementation of [`Chain`] does. `open` connects to the same empty chain each time.
+/// The suite that each implementation of [`Chain`] passes. `open` connects to the same empty chain each time.
 pub(super) fn exercise(open: &dyn Fn() -> Box<dyn Chain>) {
     let (mut one, mut other) = (open(), open());
     assert_eq!(one.newest(), Ok(None));
@@ -331,7 +331,7 @@ fn a_lease_counts_from_the_begin_of_an_insert() {
     assert!(!one.lease.is_held(), "2 s have passed since the insert began");
 }
 
-/// One owner has sends under way when its lease ends, and another takes over. What a send does is not over until it is cut off.
+/// One owner has sends under way when its lease ends, and another takes over. Each send may arrive until it is cut off.
 #[test]
 fn nothing_arrives_after_its_cancel_was_answered_though_an_earlier_owner_still_sends() {
     play_seeds(100, |seed, _| {

@@ -1,4 +1,4 @@
-//! What a person does with a chain while no deliverer uses the file: get a file from it, and end it.
+//! For a person, while no deliverer uses the file: gets a file from a chain, and ends a chain.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use crate::store::replica::place::at;
 use crate::store::replica::{Appended, Chain, Link, Replicate, Row};
 use crate::store::sql::rows;
 
-/// What happens to an insert.
+/// The fate of an insert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// It is stored, and the answer is lost.
@@ -46,7 +46,7 @@ struct Kept {
     trimmed: i64,
 }
 
-/// What happens right before an insert.
+/// Runs right before an insert.
 type Meanwhile = Box<dyn FnOnce() + Send>;
 
 /// Clones share the rows and the clock.
