@@ -73,7 +73,7 @@ pub struct Engine {
     place_limits: OnceLock<PlaceLimits>,
     /// The store holds it, and releases it when its connections are closed.
     ownership: Weak<Ownership>,
-    /// Of a replicated store: until when this process may send.
+    /// Until when this process may send, if the store is replicated.
     lease: Option<Arc<Lease>>,
 }
 
@@ -198,7 +198,7 @@ impl Engine {
         Err(DeliveryError::Usage(text.to_owned()))
     }
 
-    /// What this process does with the chain of its store. `None`: the store is not replicated. It waits for nothing.
+    /// The part of this process in the chain of its store. `None`: the store is not replicated. It waits for nothing.
     #[must_use]
     pub fn replication(&self) -> Option<Replication> {
         self.lease.as_ref().map(|it| it.figures())

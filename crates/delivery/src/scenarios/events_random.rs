@@ -125,7 +125,7 @@ impl Model {
 
 struct Play {
     world: ByHand,
-    /// What the store is replicated to, for every second seed.
+    /// The chain of the store, for every second seed.
     chain: InMemory,
     model: Model,
     random: fastrand::Rng,

@@ -45,7 +45,7 @@ struct World {
     is_shown: bool,
     store: PathBuf,
     settings: Settings,
-    /// What the store is replicated to, if it is.
+    /// The chain of the store, if it has one.
     chain: Option<InMemory>,
     /// How many destinations there are (D23).
     shares: i64,

@@ -72,7 +72,7 @@ const IDLE: Duration = Duration::from_secs(15);
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The trace and the span in which the message was made, so that the receiver continues the trace.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// Of a replicated store: which process sends.
+/// The process that sends, if the store is replicated.
 const TICKWHEEL_STORE: HeaderName = HeaderName::from_static("tickwheel-store");
 const TICKWHEEL_EPOCH: HeaderName = HeaderName::from_static("tickwheel-epoch");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");

@@ -1,4 +1,4 @@
-//! What a transaction writes, as statements with their values (rule D21). `replay.rs` runs them again.
+//! The writes of a transaction, as statements with their values (rule D21). `replay.rs` runs them again.
 //!
 //! ```text
 //! body      := statement*

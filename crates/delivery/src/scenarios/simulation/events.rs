@@ -15,7 +15,7 @@ use crate::scenarios::events::{caused, line};
 use crate::sinks::Delivery;
 
 const NAMES: [&str; 2] = ["a", "b"];
-/// What the store's own clock may go back by with the next process.
+/// The next process may set the store's own clock back by so much.
 const BACK_MS: i64 = 2_000;
 
 /// Why a message is due.
@@ -57,7 +57,7 @@ pub(super) struct Events {
     own_ms: i64,
 }
 
-/// What the messages with this name wait for.
+/// The events that the messages with this name wait for.
 fn names_of(name: Name) -> &'static [&'static str] {
     match name {
         (Some(_), 3) => &NAMES[..1],

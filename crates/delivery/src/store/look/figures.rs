@@ -83,7 +83,7 @@ impl Snapshot {
         self.ask(|db| pause_end(db, "all", ""))
     }
 
-    /// Of a replicated store: the number of the last take-over that the file has, and its host and process id.
+    /// The last take-over that a replicated file has: its number, host and process id.
     pub fn last_owner(&self) -> Result<Option<(i64, String, u32)>, DeliveryError> {
         self.ask(replica::last_owner)
     }

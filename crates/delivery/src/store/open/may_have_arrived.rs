@@ -198,7 +198,7 @@ fn give(of: &str) -> String {
 /// Set in `meta` beside the limit: its time on the clock of the table of attempts, which is not stepped.
 pub(crate) const STEADY_UNTIL: &str = "steady_until_ms";
 
-/// Of a replicated store, in `meta`: the longest time that a send of the last owner may take.
+/// For a replicated store, in `meta`: the longest time that a send of the last owner may take.
 const LONGEST_SEND: &str = "longest_send_ms";
 
 pub(in crate::store) fn clear(db: &Connection) -> Result<()> {
