@@ -38,7 +38,7 @@ def _empty() -> Iterator[None]:
 @contextmanager
 def worker(folder: Path, **options: Any) -> Iterator[None]:
     """It works in a thread of this process."""
-    limits = {"tenant_concurrency": None, "tenant_rate": None}
+    limits = {"tenant_concurrency": None, "tenant_rate": None, "replicate_to": None}
     given = {"store": folder / "tasks.db", "database": "default", "max_attempts": 1, "task_timeout": 60.0, **limits}
     given |= options
     ending = threading.Event()
