@@ -399,7 +399,7 @@ def test_a_store_of_another_format_is_refused_in_the_same_words_by_both_engines_
     assert [result.exit_code for result in results] == [2, 2]
     assert results[0].output == results[1].output
     words = " ".join(results[0].output.split())
-    assert "s.db is a store of format 99, and this tickwheel reads and writes format 12 alone: deliver its" in words
+    assert "s.db is a store of format 99, and this tickwheel reads and writes format 13 alone: deliver its" in words
     assert Path("s.db").read_bytes() == before
     assert not Path("s.db.checkpoint").exists()
 

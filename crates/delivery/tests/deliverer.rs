@@ -214,12 +214,12 @@ fn a_store_of_another_format_is_refused_and_left_alone__d20() {
     deliverer.close(Some(LONG)).unwrap();
     let path = folder.path().join("store.db");
     let mut bytes = std::fs::read(&path).unwrap();
-    assert_eq!(bytes[60..64], [0, 0, 0, 12], "the number of the format is in the head of the file");
+    assert_eq!(bytes[60..64], [0, 0, 0, 13], "the number of the format is in the head of the file");
     bytes[63] = 3;
     std::fs::write(&path, &bytes).unwrap();
     let error = Deliverer::open(&path, taking().0).unwrap_err();
     let text = format!(
-        "{} is a store of format 3, and this tickwheel reads and writes format 12 alone: deliver its messages with the \
+        "{} is a store of format 3, and this tickwheel reads and writes format 13 alone: deliver its messages with the \
          tickwheel that made it, or name another file",
         path.display()
     );

@@ -96,11 +96,13 @@ impl Engine {
         let lease = settings.replicate.as_ref().map(|it| Arc::new(it.lease()));
         let opened = open_store(&ownership, &settings, &timer, &wall, None, lease.as_ref())?;
         let (mut store, mut dispatcher, actions) = opened;
-        if lease.is_some() {
-            // So long may a send take that an earlier owner began before its lease was over.
+        if let Some(lease) = &lease {
+            // So long may a send take that an earlier owner, if there was one, began before its lease was over.
             let noted = store.note_longest_send(settings.sink_timeout_ms as i64);
             let longest_ms = noted.map_err(|broken| broken.of(ownership.path()))?;
-            dispatcher.others_until_us = timer.clock().now_us() + longest_ms as u64 * 1_000;
+            if lease.figures().epoch > 1 {
+                dispatcher.others_until_us = timer.clock().now_us() + longest_ms as u64 * 1_000;
+            }
         }
         dispatcher.to[0].pace = Pace::new(settings.rate, timer.clock().now_us());
         let (store_id, openings, open) = (store.id().to_owned(), store.openings().to_vec(), store.open_count());
