@@ -165,7 +165,7 @@ impl Occurrences {
 
     /// The call has ended at `now`: on to the next one.
     pub fn end_call(&mut self, now: (u64, u64)) {
-        self.left -= u64::from(self.left < u64::MAX);
+        self.left = self.left.saturating_sub(u64::from(self.left < u64::MAX)); // added anew in its last call, it has none left
         if self.from_end {
             self.rest_from(now);
         } else {

@@ -29,6 +29,8 @@ class Connections:
                 connection.request(method, path, body, headers)
                 response = connection.getresponse()
                 text = response.read(_LONGEST_ANSWER)
+                if response.length and len(text) < _LONGEST_ANSWER:
+                    raise http.client.IncompleteRead(text, response.length)
             except (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
                 connection.close()
                 if not is_used:  # the server closes one that is idle for long

@@ -143,9 +143,9 @@ fn join(db: &mut Connection, chain: &mut dyn Chain, lease: &Lease) -> Result<(),
     let made = std::str::from_utf8(&row.body).ok().filter(|_| row.kind == Kind::Made && row.follows(BEFORE));
     let made = made.ok_or_else(|| unusable("row 0 of the chain is damaged".to_owned()))?;
     let is_own = meta::get::<String>(db, MADE)?.as_deref() == Some(made);
-    if !is_new && !is_own {
+    if !(is_new || is_own && made.ends_with(MOVED)) {
         return Err(unusable(
-            "the chain has begun with another file: name another store, or use a new file".to_owned(),
+            "the chain has begun with another file, or with this one while it was empty: name another store, or use a new file".to_owned(),
         )
         .into());
     }
@@ -163,7 +163,8 @@ fn join(db: &mut Connection, chain: &mut dyn Chain, lease: &Lease) -> Result<(),
 
 /// Inserts row 0: the name of the store, a random text, and whether a base comes before anything else. The file has noted it before.
 fn begin(db: &Connection, chain: &mut dyn Chain, is_new: bool) -> Result<Row, Failed> {
-    if meta::get::<String>(db, MADE)?.is_none() {
+    let is_noted = |made: String| made.ends_with(MOVED) != is_new; // it may have been new at an earlier try
+    if !meta::get::<String>(db, MADE)?.is_some_and(is_noted) {
         let id = meta::get::<String>(db, "store_id")?.unwrap_or_default();
         meta::put(db, MADE, format!("{id} {}{}", random_text(db)?, if is_new { "" } else { MOVED }))?;
     }

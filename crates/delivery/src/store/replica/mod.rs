@@ -26,5 +26,5 @@ use super::sql::Broken;
 
 /// The chain is not as this file knows it, or can't be read.
 fn unusable(reason: String) -> Broken {
-    Broken::Chain(reason, "see docs/delivery/replication.md; nothing was sent, and nothing is lost")
+    Broken::Chain(reason, "see docs/delivery/a-machine-may-die.md; nothing was accepted or sent since")
 }

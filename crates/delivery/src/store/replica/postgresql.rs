@@ -41,7 +41,8 @@ ALTER TABLE tickwheel.bases ALTER body SET STORAGE EXTERNAL;
 const READY: &str = "SELECT current_setting('synchronous_commit'), to_regclass('tickwheel.bases') IS NOT NULL";
 const APPEND: &str = "
 INSERT INTO tickwheel.chain (store, n, epoch, digest, kind, body) SELECT $1, $2, $3, $4, $5, $6
-WHERE $7::bytea IS NULL OR EXISTS (SELECT FROM tickwheel.chain WHERE store = $1 AND n = $2 - 1 AND digest = $7)
+WHERE ($7::bytea IS NULL OR EXISTS (SELECT FROM tickwheel.chain WHERE store = $1 AND n = $2 - 1 AND digest = $7))
+AND NOT EXISTS (SELECT FROM tickwheel.chain WHERE store = $1 AND n > $2) -- a row that was deleted leaves its number free
 ON CONFLICT DO NOTHING";
 const IS_THERE: &str = "SELECT FROM tickwheel.chain WHERE store = $1 AND n = $2 AND epoch = $3 AND digest = $4";
 const NEWEST: &str = "SELECT n, digest, epoch, kind FROM tickwheel.chain WHERE store = $1 ORDER BY n DESC LIMIT 1";

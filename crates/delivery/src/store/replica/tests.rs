@@ -93,6 +93,8 @@ fn exercise_bases(one: &mut dyn Chain, other: &mut dyn Chain, rows: &[Row]) {
     assert_eq!(other.piece(&base, 2), Ok(b"the end".to_vec()));
     while one.trim(&base).unwrap() {}
     assert_eq!(other.read(0).unwrap()[..2], [rows[1].clone(), rows[3].clone()], "a take-over, and the row of the base");
+    let late = Row::after(rows[1].link, 2, Kind::Taken, b"late".to_vec());
+    assert_eq!(other.append(Some(rows[1].link), &late), Appended::Refused, "its number is free, and behind the newest");
     let newer = base_at(5, 2);
     assert_eq!(one.put_piece(5, 2, 0, &newer.last_piece()), Ok(()));
     assert_eq!(other.base(), Ok(Some(newer)));
