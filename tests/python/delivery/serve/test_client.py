@@ -26,10 +26,10 @@ TOKEN = b"not-for-other-eyes"
 
 
 class Between:
-    """Passes bytes on, counts connections, and loses as many answers as it is told to."""
+    """Passes bytes on, counts connections, and loses as many answers, or the ends of as many, as it is told to."""
 
     def __init__(self, to: int, port: int = 0) -> None:
-        self.to, self.connections, self.to_lose = to, 0, 0
+        self.to, self.connections, self.to_lose, self.to_cut = to, 0, 0, 0
         self._socket = socket.create_server(("127.0.0.1", port))
         self.port = self._socket.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -48,6 +48,10 @@ class Between:
             while given := start.recv(1 << 16):
                 if are_answers and self.to_lose:
                     self.to_lose -= 1
+                    break
+                if are_answers and self.to_cut:
+                    self.to_cut -= 1
+                    end.sendall(given[:-2])
                     break
                 end.sendall(given)
         for each in (start, end):
@@ -82,6 +86,16 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_the_message_counts_once__
     between.to_lose = 99
     with Client(url(between.port), retry_s=0.3) as client, pytest.raises(DeliveryFailed, match="can't be asked"):
         client.state("lost")
+
+
+def test_an_answer_that_ends_too_early_is_asked_for_again__D5(between: Between) -> None:
+    with Client(url(between.port)) as client:
+        between.to_cut = 1
+        assert client.put_many([{"id": name, "payload": 1, "due": FAR_MS} for name in "ab"]) == [
+            Answer.DUPLICATE,
+            Answer.DUPLICATE,
+        ]
+        assert between.to_cut == 0
 
 
 def test_a_server_that_starts_anew_is_waited_for__D11(served: Served) -> None:
