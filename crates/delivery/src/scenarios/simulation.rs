@@ -131,6 +131,7 @@ mod types;
 mod writing;
 
 impl World {
+    #[expect(clippy::too_many_lines, reason = "most of it is a list of fields")]
     fn new(seed: u64, folder: &Path, is_shown: bool) -> Self {
         let mut random = Random(fastrand::Rng::with_seed(seed));
         let messages = 3 + random.below(12) as usize;

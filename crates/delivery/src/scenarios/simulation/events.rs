@@ -100,16 +100,14 @@ impl World {
                 (key, self.events.last)
             }
         };
-        match self.random.below(8) {
-            0 => Asked::Forget { key, id },
-            _ => {
-                let remember_ms = (self.random.below(4) == 0).then(|| 1 + self.random.below(8_000) as i64);
-                let name = self.random.below(2) as usize;
-                let known = self.events.known.get(&(key, id)).filter(|_| self.random.0.bool());
-                let (name, remember_ms) = known.map_or((name, remember_ms), |it| (it.name, it.remember_ms));
-                Asked::Event { key, id, name, remember_ms }
-            }
+        if self.random.below(8) == 0 {
+            return Asked::Forget { key, id };
         }
+        let remember_ms = (self.random.below(4) == 0).then(|| 1 + self.random.below(8_000) as i64);
+        let name = self.random.below(2) as usize;
+        let known = self.events.known.get(&(key, id)).filter(|_| self.random.0.bool());
+        let (name, remember_ms) = known.map_or((name, remember_ms), |it| (it.name, it.remember_ms));
+        Asked::Event { key, id, name, remember_ms }
     }
 
     /// A group is about to be committed: what the store still knows.
@@ -277,18 +275,6 @@ impl World {
         gone
     }
 
-    pub(super) fn check_cause(&self, delivery: &Delivery, key: Key, it: &Stored) {
-        let found = caused(delivery).rsplit(' ').next().unwrap().to_owned();
-        let line = line(delivery);
-        let id = line.split("\"event\":{").nth(1).and_then(|rest| rest.split("\"id\":\"").nth(1)?.split('"').next());
-        let expected = match it.cause {
-            _ if !waits(key.0) => ("-", None),
-            Cause::Event(id) => ("event", Some(id.to_string())),
-            _ => ("deadline", None),
-        };
-        assert_eq!((found.as_str(), id.map(str::to_owned)), expected, "{key:?}");
-    }
-
     /// At the end the store knows no event any more.
     pub(super) fn check_events_are_forgotten(&self) {
         self.engine.with_store(|store| {
@@ -309,15 +295,28 @@ impl World {
             it => it,
         }
     }
+}
 
-    pub(super) fn check_counts(&self, ticket: &Ticket, answers: &Answers) {
-        let found: BTreeMap<usize, u32> = answers.let_go.iter().copied().collect();
-        let asked = ticket.asked.iter().filter(|it| !matches!(it, Asked::Bad(_))).enumerate();
-        let events = asked.filter(|(_, it)| matches!(it, Asked::Event { .. })).map(|(place, _)| place);
-        for (place, expected) in events.zip(&ticket.let_go) {
-            let count = found.get(&place);
-            let is_conflict = answers.given[place] == Answer::Conflict;
-            assert!(is_conflict || count.is_some_and(|it| expected.contains(it)), "{count:?}, expected {expected:?}");
-        }
+pub(super) fn check_cause(delivery: &Delivery, key: Key, it: &Stored) {
+    let found = caused(delivery).rsplit(' ').next().unwrap().to_owned();
+    let line = line(delivery);
+    let id = line.split("\"event\":{").nth(1).and_then(|rest| rest.split("\"id\":\"").nth(1)?.split('"').next());
+    let expected = match it.cause {
+        _ if !waits(key.0) => ("-", None),
+        Cause::Event(id) => ("event", Some(id.to_string())),
+        _ => ("deadline", None),
+    };
+    assert_eq!((found.as_str(), id.map(str::to_owned)), expected, "{key:?}");
+}
+
+/// Of a ticket that was answered.
+pub(super) fn check_counts(ticket: &Ticket, answers: &Answers) {
+    let found: BTreeMap<usize, u32> = answers.let_go.iter().copied().collect();
+    let asked = ticket.asked.iter().filter(|it| !matches!(it, Asked::Bad(_))).enumerate();
+    let events = asked.filter(|(_, it)| matches!(it, Asked::Event { .. })).map(|(place, _)| place);
+    for (place, expected) in events.zip(&ticket.let_go) {
+        let count = found.get(&place);
+        let is_conflict = answers.given[place] == Answer::Conflict;
+        assert!(is_conflict || count.is_some_and(|it| expected.contains(it)), "{count:?}, expected {expected:?}");
     }
 }

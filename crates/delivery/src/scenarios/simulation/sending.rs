@@ -1,6 +1,7 @@
 //! Takes messages to send, and checks whether they may be sent.
 
 use super::World;
+use super::events::check_cause;
 use super::types::{Flight, Key, Life, MAX_ATTEMPTS, Stored, name_of, payload, shown};
 use crate::due::dispatcher::Event;
 use crate::due::window::State;
@@ -84,7 +85,7 @@ impl World {
         assert_eq!(stored.end, None, "{key:?} was sent after its outcome was on disk");
         assert_eq!(delivery.body.payload(), payload(stored.payload));
         assert_eq!(delivery.due_ms, stored.due_ms);
-        self.check_cause(delivery, key, &stored);
+        check_cause(delivery, key, &stored);
         assert!(self.wall_ms() >= stored.due_ms, "{key:?} is early");
         assert!(delivery.lateness_us >= 0 && delivery.delivered_at_ms >= stored.due_ms, "{delivery:?}");
         assert!(stored.expires_ms.is_none_or(|ms| self.wall_ms() <= ms), "{key:?} is sent past its time");

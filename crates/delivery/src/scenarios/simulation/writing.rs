@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::World;
-use super::events::Events;
+use super::events::{Events, check_counts};
 use super::types::{Asked, Name, Source, Stored, Ticket, name_asked, text};
 use crate::base::error::DeliveryError;
 use crate::group::items::Answer;
@@ -225,7 +225,7 @@ impl World {
         self.publish_tenants();
         for ticket in tickets {
             let answers = ticket.receipt.wait(Some(Duration::ZERO)).expect("the group is on disk").unwrap();
-            self.check_counts(&ticket, &answers);
+            check_counts(&ticket, &answers);
             let answers = answers.given;
             let asked: Vec<&Asked> = ticket.asked.iter().filter(|it| !matches!(it, Asked::Bad(_))).collect();
             assert_eq!(asked.len(), answers.len());
