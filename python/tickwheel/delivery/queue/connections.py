@@ -45,6 +45,9 @@ class Connections:
                 self._idle.append(connection)
             return response.status, text
 
+    def __del__(self) -> None:
+        self.close()
+
     def close(self) -> None:
         """Close those that no call uses."""
         with suppress(IndexError):
