@@ -429,7 +429,9 @@ impl Engine {
     /// Why the store can't be written now, if it can't: nothing is sent, and calls are refused.
     #[must_use]
     pub fn waits_for_store(&self) -> Option<String> {
-        self.queue.lock().waits.as_ref().map(|(error, _)| error.to_string())
+        let waits = self.queue.lock().waits.as_ref().map(|(error, _)| error.to_string());
+        let quiet = || self.replication().filter(|it| it.role == Role::QuietOwner);
+        waits.or_else(|| quiet().map(|it| format!("{WAITS} ({})", it.trouble.unwrap_or_default())))
     }
 
     /// Gives the error to tickets that were begun.
