@@ -21,6 +21,7 @@ import time
 import urllib.error
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from email.message import Message
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -109,8 +110,11 @@ def raised(kind: str) -> Exception:
             return TimeoutError("no answer")
         case "raises ValueError":
             return ValueError("no such customer")
-    status = int(kind.removeprefix("answers "))
-    return urllib.error.HTTPError("http://customer", status, "failed", None, None)  # type: ignore[arg-type]
+    status, _, after_s = kind.removeprefix("answers ").partition(", Retry-After: ")
+    headers = Message()
+    if after_s:
+        headers["Retry-After"] = after_s
+    return urllib.error.HTTPError("http://customer", int(status), "failed", headers, None)
 
 
 class Healthy:

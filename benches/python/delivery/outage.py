@@ -35,6 +35,7 @@ TIMEOUT_S = 2.0  # of a call, by the function itself: a call that is cut off kee
 KINDS = {  # as customers fail in `neighbours`
     "refuses": "refuses",
     "answers 503": "answers 503",
+    "answers 503, Retry-After: 1": "answers 503, Retry-After: 1",
     "answers 500": "answers 500",
     "times out": "raises TimeoutError",
     "flaps": "refuses",

@@ -73,6 +73,7 @@ impl Lane {
             && self.uncommitted == 0
             && self.more_from.is_none()
             && !self.is_offered
+            && !self.is_away // a message that is not in memory keeps its place
     }
 
     /// Whether its first message may go out once it is due.

@@ -76,6 +76,19 @@ fn a_lane_that_was_left_after_the_cursor_is_refilled_once_the_cursor_is_there__d
     assert_eq!(window.refill_from(0), Some((vec![1], (2_000, 1))));
 }
 
+/// Its message waits in the store for its next attempt, and is due after all that will be read.
+#[test]
+fn a_lane_keeps_the_place_of_its_message_if_the_cursor_goes_back__d4() {
+    let mut window = opened(Bounds::default());
+    window.keep_away(0, 1, (500, 1));
+    window.set_back(0, (400, 2));
+    let lane = window.lane_numbers[&1];
+    assert!(window.read_ahead(0, &[row(450, 3, Some(1), 10)], 460, true).is_empty(), "it would pass the other");
+    window.come_back(lane);
+    window.tidy(lane);
+    assert_eq!(of_lane(&window, 1).more_from, Some((450, 3)));
+}
+
 /// Keys that fail again and again send messages back in every moment.
 #[test]
 fn messages_that_go_back_keep_no_others_in_the_store__d6_d8() {
