@@ -56,11 +56,13 @@ class Case:
     run: Callable[["Case", float, Path], Row]
     least_s: float = 0
     aims: tuple[float, float] | None = None
+    field: str = ""
+    """What each message has besides, as the generator takes it."""
 
 
-def blocks(rate: int, seconds: float, *between_ms: int) -> Iterator[bytes]:
+def blocks(rate: int, seconds: float, *between_ms: int, field: str = "") -> Iterator[bytes]:
     """What the generator writes."""
-    arguments = map(str, (rate, seconds, *between_ms))
+    arguments = [str(it) for it in (rate, seconds, field, *between_ms) if it != ""]
     command = [sys.executable, "-m", "benches.python.delivery.generator", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=1 << 20) as process:
         assert process.stdout is not None
@@ -140,12 +142,12 @@ def late_in(out: Path) -> list[float]:
     return [line["lateness_ms"] for line in found]
 
 
-def deliver(case: Case, seconds: float, to: Any, store: Path, late: Callable[[], list[float]]) -> Row:
+def deliver(case: Case, seconds: float, to: Any, store: Path, late: Callable[[], list[float]], **options: Any) -> Row:
     """Feed a queue at the case's rate until all is delivered."""
 
     def run() -> Fed:
-        with DeliveryQueue(store, to=to) as queue:
-            fed = feed(queue.submit_ndjson, blocks(case.rate, seconds))
+        with DeliveryQueue(store, to=to, **options) as queue:
+            fed = feed(queue.submit_ndjson, blocks(case.rate, seconds, field=case.field))
             drain(queue)
         return fed
 
@@ -184,6 +186,17 @@ def to_function(case: Case, seconds: float, folder: Path) -> Row:
             late_ms.append(delivery.lateness_ms)
 
     return deliver(case, seconds, take, folder / "store.db", lambda: late_ms)
+
+
+def to_handlers(case: Case, seconds: float, folder: Path) -> Row:
+    """To functions of Python, each with a name that messages give as their destination."""
+    late_ms: list[float] = []
+
+    def take(delivery: Delivery) -> None:
+        late_ms.append(delivery.lateness_ms)
+
+    handlers = {str(n): partial(take) for n in range(int(case.field.partition(":")[2]))}
+    return deliver(case, seconds, None, folder / "store.db", lambda: late_ms, handlers=handlers)
 
 
 def to_coroutine(wait_s: float) -> Callable[[Case, float, Path], Row]:
@@ -282,6 +295,9 @@ CASES: Final = {
     "20,000 function": Case(20_000, to_function, aims=(5, 10)),
     "20,000 coroutine": Case(20_000, to_coroutine(0)),
     "50,000 file": Case(50_000, to_file, least_s=60, aims=(5, 10)),
+    "50,000 file, 1,000 tenants": Case(50_000, to_file, least_s=60, aims=(5, 10), field="tenant:1000"),
+    "50,000 function": Case(50_000, to_function),
+    "50,000 functions, 100 destinations": Case(50_000, to_handlers, field="destination:100"),
     "50,000 busy thread": Case(50_000, beside_a_busy_thread),
     "50,000 with 10M known": Case(50_000, with_many_known, aims=(10, 25)),
     "80,000 file": Case(80_000, to_file, aims=(10, 25)),

@@ -1,9 +1,10 @@
 """Writes NDJSON to standard output, a block every 20 ms: the load, made outside of the process that is measured.
 
-    python -m benches.python.delivery.generator RATE SECONDS [FIRST_DUE_MS LAST_DUE_MS]
+    python -m benches.python.delivery.generator RATE SECONDS [FIELD:COUNT] [FIRST_DUE_MS LAST_DUE_MS]
 
 A block is its size in 4 bytes, and then its lines. Messages are due one to three seconds after they were written, or
-between the two times. Ids are never used twice; keys are 5,000; a payload has 95 bytes.
+between the two times. Ids are never used twice; keys are 5,000; a payload has 95 bytes. `tenant:1000`: each has this
+field too, one of so many texts.
 """
 
 import sys
@@ -16,8 +17,9 @@ SIZE = Struct("<I")
 PAYLOAD = '{"to":"somebody","text":"' + "x" * 69 + '"}'
 
 
-def main(rate: int, seconds: float, *between_ms: int) -> None:
+def main(rate: int, seconds: float, *between_ms: int, field: str = "") -> None:
     """Write until the time is over."""
+    name, _, count = field.partition(":")
     run, number, start = time.time_ns(), 0, time.monotonic()
     of_block = round(rate * BLOCK_S)
     out = sys.stdout.buffer
@@ -28,7 +30,8 @@ def main(rate: int, seconds: float, *between_ms: int) -> None:
         first_ms, last_ms = between_ms or (now_ms + 1000, now_ms + 3000)
         span_ms = max(1, last_ms - first_ms)
         lines = "".join(
-            f'{{"id":"{run}-{n}","key":"key {n % KEYS}","due":{first_ms + n * 7919 % span_ms},"payload":{PAYLOAD}}}\n'
+            f'{{"id":"{run}-{n}","key":"key {n % KEYS}","due":{first_ms + n * 7919 % span_ms},"payload":{PAYLOAD}'
+            + (f',"{name}":"{n % int(count)}"}}\n' if name else "}\n")
             for n in range(number, number + of_block)
         ).encode()
         number += of_block
@@ -37,4 +40,6 @@ def main(rate: int, seconds: float, *between_ms: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), float(sys.argv[2]), *map(int, sys.argv[3:]))
+    _, per_second, most_s, *others = sys.argv
+    fields = [it for it in others if ":" in it]
+    main(int(per_second), float(most_s), *(int(it) for it in others if it not in fields), field="".join(fields))

@@ -1,7 +1,9 @@
 """Functions as destinations that messages name, beside webhooks (D23)."""
 
 import asyncio
+import gc
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -163,3 +165,30 @@ def test_what_is_no_function_is_refused__D23(tmp_path: Path) -> None:
         queue.set_destination("hook", "https://h.example/")
     with pytest.raises(WrongUsage, match="is a webhook in this store"):
         DeliveryQueue(tmp_path / "s.db", handlers={"hook": print})
+
+
+def test_a_child_that_a_function_forks_ends_with_the_call__D10_D23(tmp_path: Path) -> None:
+    ended: list[int] = []
+
+    def fork(_: Delivery) -> None:
+        if child := os.fork():
+            ended.append(os.waitpid(child, 0)[1])
+
+    with DeliveryQueue(tmp_path / "s.db", handlers={"fork": fork}) as queue:
+        queue.put("a", 1, delay_ms=0, destination="fork")
+        assert queue.wait_until_empty(30)
+    assert ended == [0]
+
+
+def test_threads_of_functions_are_used_again_and_end_with_the_queue__D23(tmp_path: Path) -> None:
+    threads: set[threading.Thread] = set()
+    with DeliveryQueue(tmp_path / "s.db", handlers={"a": lambda _: threads.add(threading.current_thread())}) as queue:
+        for number in range(500):
+            queue.put(f"{number}", 1, key="key", delay_ms=0, destination="a")
+        assert queue.wait_until_empty(30)
+    assert len(threads) < 5, "one call at a time needs no more, but for a thread that is not yet idle"
+    del queue
+    gc.collect()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()

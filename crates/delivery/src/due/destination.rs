@@ -173,7 +173,7 @@ pub(super) struct Queues {
     pub(super) fresh: FairQueue,
     /// Of keys in doubt.
     pub(super) in_doubt: FairQueue,
-    /// The last send was of a key in doubt. If both kinds share places or the rate, the other kind comes next.
+    /// The last send was of a key in doubt. If both kinds can start, the other kind comes next.
     pub(super) was_in_doubt: bool,
 }
 

@@ -56,11 +56,11 @@ pub(super) enum Startable {
     Alone(bool),
     /// The destination is down. The kind of the next try, if there is one: of a key in doubt, or not.
     Down(Option<bool>),
-    /// `fresh_first`: both kinds share the places, and those not in doubt have their turn.
+    /// `fresh_first`: those not in doubt have their turn, if both can start.
     Up { fresh: bool, in_doubt: bool, fresh_first: bool },
 }
 
-/// Keys in doubt go first because they can't take more than the spare places. If both kinds share places, they take turns.
+/// Keys in doubt go first because they can't take more than the spare places. If both can start, they take turns.
 pub(super) fn turn(can: Startable) -> Option<Turn> {
     match can {
         Startable::Alone(can_start) => can_start.then_some(Turn::Alone),

@@ -41,27 +41,32 @@ class CoroutineFunction:
 
     def on(self, loop: asyncio.AbstractEventLoop | None) -> Destination:
         """The destination whose tasks run on this loop. `None`: on a loop in a thread of the sink."""
-        return self._called(partial(_start_thread if loop is None else partial(_start, loop), self._function))
+        tasks = partial(_Tasks, self._function, self.takes)
+        return self._called(partial(_start_thread if loop is None else partial(_start, loop), tasks))
+
+    def takes(self, call: CoroutineCall) -> bool:  # noqa: ARG002
+        """Whether this call is made elsewhere, so that it has no task."""
+        return False
 
     def _called(self, start: Callable[[CoroutineCalls], object]) -> Destination:
         return Destination.coroutines(start)
 
 
-def _start(loop: asyncio.AbstractEventLoop, function: Function, calls: CoroutineCalls) -> None:
+def _start(loop: asyncio.AbstractEventLoop, tasks: "Callable[[CoroutineCalls], _Tasks]", calls: CoroutineCalls) -> None:
     """Let the loop make these calls. Called in another thread."""
     try:
-        loop.call_soon_threadsafe(_Tasks(function, calls).watch, loop)
+        loop.call_soon_threadsafe(tasks(calls).watch, loop)
     except RuntimeError as error:
         raise DeliveryFailed("the event loop of the queue is closed: open the queue in one that runs") from error
 
 
-def _start_thread(function: Function, calls: CoroutineCalls) -> None:
+def _start_thread(tasks: "Callable[..., _Tasks]", calls: CoroutineCalls) -> None:
     """Start a thread that makes these calls. It is a daemon, because a coroutine may hang."""
     runner = _runner()
     try:
         runner.get_loop()
-        tasks = _Tasks(function, calls, has_own_thread=True)
-        threading.Thread(target=_run, args=(tasks, runner), name="coroutines-deliver", daemon=True).start()
+        args = (tasks(calls, has_own_thread=True), runner)
+        threading.Thread(target=_run, args=args, name="coroutines-deliver", daemon=True).start()
     except (OSError, RuntimeError) as error:
         runner.close()
         raise DeliveryFailed(_no_loop(error)) from error
@@ -117,8 +122,15 @@ class _Tasks:
     closed, `_calls` is dropped, and so the engine knows that the destination can't be reached.
     """
 
-    def __init__(self, function: Function, calls: CoroutineCalls, *, has_own_thread: bool = False) -> None:
-        self._function, self._has_own_thread = function, has_own_thread
+    def __init__(
+        self,
+        function: Function,
+        is_taken: Callable[[CoroutineCall], bool],
+        calls: CoroutineCalls,
+        *,
+        has_own_thread: bool = False,
+    ) -> None:
+        self._function, self._is_taken, self._has_own_thread = function, is_taken, has_own_thread
         self._calls: CoroutineCalls | None = calls
         self._running: dict[int, tuple[asyncio.Task[None], CoroutineCall]] = {}
 
@@ -140,6 +152,8 @@ class _Tasks:
     def _take(self, loop: asyncio.AbstractEventLoop, calls: CoroutineCalls) -> None:
         started, aborted, is_over = calls.take(_STARTED_AT_ONCE)
         for call in started:
+            if self._is_taken(call):
+                continue
             made = _call(self._function, call, has_own_thread=self._has_own_thread)
             try:
                 task = loop.create_task(made)

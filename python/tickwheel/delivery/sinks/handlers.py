@@ -1,22 +1,23 @@
 """Functions of the program as destinations that messages name (rule D23), beside webhooks.
 
-One coroutine calls the handler that the message names: `coroutine.py` says on which loop, and what a time-out does. An
-ordinary function has threads of its own, so that one that hangs holds up no other.
+A coroutine function is called as `coroutine.py` says. Ordinary functions have as many threads as they have calls at a
+time, so that one that hangs holds up no other.
 """
 
-import asyncio
+import os
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from contextvars import copy_context
-from functools import partial
 from queue import SimpleQueue
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
-from tickwheel._native import CoroutineCalls, Delivery, Destination
-from tickwheel.delivery.base.errors import Unavailable, WrongUsage
+from tickwheel._native import CoroutineCall, CoroutineCalls, Delivery, Destination
+from tickwheel.delivery.base.errors import Unanswered, Unavailable, WrongUsage
+from tickwheel.delivery.observe.tracing import traced
 from tickwheel.delivery.sinks.coroutine import CoroutineFunction
 from tickwheel.delivery.sinks.python import Function, Unavailables, checked_function
+from tickwheel.delivery.sinks.returned import problem_with
 
 _FUNCTION_LIMITS: Final = {"concurrency": 8, "spare": 64}  # as of a function that is the queue's `to`
 
@@ -34,7 +35,8 @@ class Handlers(CoroutineFunction):
         if callable(own):
             named[None] = own
         self._handlers = {name: checked_function(function, unavailable) for name, function in named.items()}
-        self._threads = {name: _Threads() for name, (_, is_coroutine) in self._handlers.items() if not is_coroutine}
+        self._functions = {name: traced(it) for name, (it, is_coroutine) in self._handlers.items() if not is_coroutine}
+        self._threads = _Threads()
         super().__init__(self._handle)
 
     def limits(self, name: str) -> Mapping[str, int]:
@@ -56,58 +58,65 @@ class Handlers(CoroutineFunction):
         name = delivery.message.destination
         if name not in self._handlers:
             raise Unavailable(f"handlers= has no {name!r}")
-        handler, is_coroutine = self._handlers[name]
-        if is_coroutine:
-            return await cast("Callable[[Delivery], Awaitable[object]]", handler)(delivery)
-        return await self._threads[name].call(partial(copy_context().run, handler, delivery))
+        handler, _ = self._handlers[name]
+        return await cast("Callable[[Delivery], Awaitable[object]]", handler)(delivery)
+
+    def takes(self, call: CoroutineCall) -> bool:
+        """Makes the call in a thread if it is of an ordinary function."""
+        function = self._functions.get(call.delivery.message.destination)
+        if function is not None:
+            self._threads.make(function, call)
+        return function is not None
+
+
+_Called: TypeAlias = tuple[Function, CoroutineCall]
 
 
 class _Threads:
-    """Calls in threads, as many as there are calls at a time. Nobody waits for them at the end of the process."""
+    """As many as there are calls at a time. Nobody waits for them at the end of the process."""
 
     def __init__(self) -> None:
-        self._calls = SimpleQueue[Callable[[], object] | None]()
-        self._threads = self._open = 0  # both change on the loop alone
+        self._calls = SimpleQueue[_Called | None]()
+        self._idle: deque[None] = deque()  # an item for each thread without a call
+        self._count = 0
 
-    async def call(self, function: Callable[[], object]) -> object:
-        """What it returns or raises. A task that is cancelled ends with the call: until then it keeps its place."""
-        loop = asyncio.get_running_loop()
-        ended = loop.create_future()
-
-        def run() -> None:
-            try:
-                returned, error = function(), None
-            except BaseException as raised:  # SystemExit too is an answer, as in a coroutine
-                returned, error = None, raised
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(give, (returned, error))
-
-        def give(what: tuple[object, BaseException | None]) -> None:
-            if not ended.done():  # a task that is cancelled twice waits no more
-                ended.set_result(what)
-
-        self._open += 1
+    def make(self, function: Function, call: CoroutineCall) -> None:
+        """Make this call, which answers by itself: a time-out can't end it. Called by the loop alone."""
         try:
-            if self._open > self._threads:
-                threading.Thread(target=_work, args=(self._calls,), name="handler-deliver", daemon=True).start()
-                self._threads += 1
-            self._calls.put(run)
+            self._idle.pop()
+        except IndexError:
             try:
-                returned, error = await asyncio.shield(ended)
-            except asyncio.CancelledError:
-                await ended
-                raise
-        finally:
-            self._open -= 1
-        if error is not None:
-            raise error
-        return returned
+                args = (self._calls, self._idle)
+                threading.Thread(target=_work, args=args, name="handler-deliver", daemon=True).start()
+            except RuntimeError as error:
+                call.failed(Unanswered(f"no thread can be started for it: {error}"))
+                return
+            self._count += 1
+        self._calls.put((function, call))
 
     def __del__(self) -> None:
-        for _ in range(self._threads):
+        for _ in range(self._count):
             self._calls.put(None)
 
 
-def _work(calls: "SimpleQueue[Callable[[], object] | None]") -> None:
-    while (call := calls.get()) is not None:
-        call()
+def _work(calls: SimpleQueue[_Called | None], idle: deque[None]) -> None:
+    while (called := calls.get()) is not None:
+        copy_context().run(_answer, *called)
+        del called  # nothing of it is kept until the next call
+        idle.append(None)
+
+
+def _answer(function: Function, call: CoroutineCall) -> None:
+    process = os.getpid()
+    try:
+        problem = problem_with(function(call.delivery))
+    except BaseException as error:  # SystemExit too is an answer, as in a coroutine
+        call.failed(error)
+    else:
+        if problem is None:
+            call.arrived()
+        else:
+            call.refused(problem)
+    finally:
+        if os.getpid() != process:
+            os._exit(0)  # it forked: the threads belong to the parent
