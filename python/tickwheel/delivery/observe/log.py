@@ -32,6 +32,7 @@ _EVENTS: Final = {
     "checkpoint failed": (logging.ERROR, "a checkpoint failed: %s"),
     "store waits": (logging.ERROR, "%s; nothing is sent or accepted until then"),
     "store goes on": (logging.WARNING, "the store can be written again, after %d ms"),
+    "proxy not used": (logging.INFO, "%s is set and not used: to send webhooks through it, give --proxy env"),
     "no thread": (
         logging.WARNING,
         "fewer messages are sent at a time, until the system gives more threads: %s",

@@ -96,6 +96,11 @@ pub enum Event {
         /// How long it could not be, in milliseconds.
         after_ms: u64,
     },
+    /// The environment names a proxy, the settings do not, and webhooks are sent without one.
+    ProxyNotUsed {
+        /// The name of its variable.
+        variable: &'static str,
+    },
     /// The system gives no thread for a further sender. It is asked again and again.
     NoThread {
         /// Why.

@@ -61,7 +61,7 @@ fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: &[Letter]) 
 /// after_ms)`, `("disabled", destination, reason)`, `("failed", destination, key, id, times, reason)`, `("cut off", destination, key, id, messages, times)`, `("paused",)`, `("resumed",)`, `("keys paused", count)`,
 /// `("clock stepped", by_ms, to_ms)`,
 /// `("left out", count)`, `("slow sync", seconds)`, `("checkpoint failed", reason)`, `("store waits", reason)`,
-/// `("store goes on", after_ms)`, `("no thread", reason)`.
+/// `("store goes on", after_ms)`, `("proxy not used", variable)`, `("no thread", reason)`.
 fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyList>> {
     let made = events.iter().map(|event| -> PyResult<Bound<'py, PyTuple>> {
         match event {
@@ -84,6 +84,7 @@ fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'p
             Event::CheckpointFailed { reason } => ("checkpoint failed", reason).into_pyobject(py),
             Event::StoreWaits { reason } => ("store waits", reason).into_pyobject(py),
             Event::StoreGoesOn { after_ms } => ("store goes on", *after_ms).into_pyobject(py),
+            Event::ProxyNotUsed { variable } => ("proxy not used", *variable).into_pyobject(py),
             Event::NoThread { reason } => ("no thread", reason).into_pyobject(py),
             _ => unreachable!("{event:?} has no tuple"),
         }
