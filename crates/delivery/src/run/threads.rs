@@ -84,6 +84,12 @@ impl Running {
     fn start_threads(&self, sinks: Vec<Opened>) -> Result<(), DeliveryError> {
         let shared = &self.shared;
         let weak = Arc::downgrade(shared);
+        let of_bases = weak.clone();
+        let no_base = move |reason| {
+            if let Some(shared) = of_bases.upgrade() {
+                shared.tell(vec![Event::BaseFailed { reason }]);
+            }
+        };
         let failed = move |error: &StoreError| match weak.upgrade() {
             Some(shared) if error.passes() => {
                 shared.tell(vec![Event::CheckpointFailed { reason: error.to_string() }]);
@@ -107,6 +113,7 @@ impl Running {
                     lease,
                     shared.engine.settings.limits,
                     writer.store.guard(),
+                    Box::new(no_base),
                 )?);
             }
             Ok::<_, DeliveryError>(())

@@ -29,6 +29,10 @@ _EVENTS: Final = {
         logging.WARNING,
         "a sink's sync() takes more than %d s, and nothing is committed until it returns",
     ),
+    "base failed": (
+        logging.ERROR,
+        "no copy of the store for standbys was made in PostgreSQL, and it is tried again: %s",
+    ),
     "checkpoint failed": (logging.ERROR, "a checkpoint failed: %s"),
     "store waits": (logging.ERROR, "%s; nothing is sent or accepted until then"),
     "store goes on": (logging.WARNING, "the store can be written again, after %d ms"),

@@ -86,6 +86,11 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// No base of a replicated store was made: rows gather in PostgreSQL, and a new standby takes longer. It is tried again.
+    BaseFailed {
+        /// Why.
+        reason: String,
+    },
     /// The store can't be written, for a reason that may pass. Nothing is sent or accepted until it can.
     StoreWaits {
         /// Why.
