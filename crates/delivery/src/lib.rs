@@ -103,7 +103,7 @@ pub use message::named::{NamedBody, NamedSettings, TenantSettings};
 pub use message::recurrence::Missed;
 pub use run::settings::{Observer, Settings};
 pub use sinks::inside::Allowed;
-pub use sinks::{Delivery, Reply, ReplySink, Sink, SyncFn, Verdict, Verdicts};
+pub use sinks::{Delivery, Proxy, Reply, ReplySink, Sink, SyncFn, Verdict, Verdicts};
 #[cfg(feature = "http")]
 pub use sinks::{SharedWebhook, Webhook};
 pub use store::Letter;

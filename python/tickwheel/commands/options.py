@@ -63,7 +63,7 @@ class _Sink(click.types.StringParamType):
 
 
 class Database(click.types.StringParamType):
-    """The address of a database."""
+    """The address of a database, or of a proxy."""
 
     name = "address"
 
@@ -207,6 +207,10 @@ delivery_options = together(
     click.option("--allow-address", "allow_address", metavar="CIDR", type=_Network(), multiple=True,
                  help="Let destinations that messages name be in this network, as 10.1.0.0/16, or at this address. "
                  "Without it, this machine and private networks are refused. Repeat it for more."),
+    click.option("--proxy", metavar="URL", type=Database(),
+                 help="Send webhooks through this proxy: http://HOST:PORT, http://USER:PASSWORD@HOST:PORT, or "
+                 "env:VARIABLE or file:PATH, so that no password is on the command line. With env, what HTTPS_PROXY, "
+                 "HTTP_PROXY, ALL_PROXY and NO_PROXY say, which count for nothing otherwise."),
     click.option("--destinations", metavar="FILE", type=FILE,
                  help="At the start, set the destinations in FILE (TOML): a table for each, with the fields of PUT "
                  "/destinations/{name}, where headers and secrets may be env:VARIABLE or file:PATH. What FILE does not "
@@ -351,10 +355,11 @@ def settings_of(given: dict[str, Any]) -> "Settings":
     from tickwheel.delivery.sinks.webhook import read_value
 
     how = {_FIELDS.get(name, name): value for name, value in given.items()}
-    file, address = how.pop("destinations"), how.pop("replicate_to")
+    file, address, proxy = how.pop("destinations"), how.pop("replicate_to"), how.pop("proxy")
     return Settings.of(
         destinations=read_destinations(file) if file else (),
         replicate_to=read_value("--replicate-to", address) if address else None,
+        proxy=read_value("--proxy", proxy) if proxy and proxy != "env" else proxy,
         **how,
     )
 

@@ -514,8 +514,8 @@ impl Engine {
         let settings = serde_json::from_str(&stored).map_err(|_| {
             DeliveryError::Usage(format!("this version can't read the settings of {name}: set it again"))
         })?;
-        let Settings { allowed, sink_timeout_ms, .. } = &self.settings;
-        try_out(name, settings, allowed, Duration::from_millis(*sink_timeout_ms)).map(Some)
+        let Settings { allowed, proxy, sink_timeout_ms, .. } = &self.settings;
+        try_out(name, settings, allowed, proxy.as_ref(), Duration::from_millis(*sink_timeout_ms)).map(Some)
     }
 
     /// Why each send to this address is refused, if its host is a literal address inside that is not allowed (D23).

@@ -14,6 +14,7 @@ use crate::due::retry::Retry;
 use crate::due::window::Bounds;
 use crate::message::MAX_PAYLOAD;
 use crate::message::named::{NamedSettings, TenantSettings};
+use crate::sinks::Proxy;
 use crate::sinks::inside::Allowed;
 use crate::store::replica::Replicate;
 use crate::store::{Letter, Limits};
@@ -216,6 +217,8 @@ pub struct Settings {
     /// The addresses inside that named destinations may have. By default those of this machine and of private networks are refused,
     /// also if a name stands for them.
     pub allowed: Allowed,
+    /// The proxy of webhooks. `None`, the default: they are sent without one, whatever the environment says.
+    pub proxy: Option<Proxy>,
     /// Whether to wait, if another process has the store, until that process ends, however it ends. By default it is an error.
     pub is_standby: bool,
     /// Where the store is replicated to. `None`, the default: nowhere.
@@ -284,6 +287,7 @@ impl Default for Settings {
             keep_ids_ms: 7 * 86_400_000,
             max_payload: MAX_PAYLOAD,
             allowed: Allowed::default(),
+            proxy: None,
             is_standby: false,
             replicate: None,
             observer: Arc::new(StandardError),

@@ -84,6 +84,12 @@ impl Running {
     fn start_threads(&self, sinks: Vec<Opened>) -> Result<(), DeliveryError> {
         let shared = &self.shared;
         let weak = Arc::downgrade(shared);
+        let of_bases = weak.clone();
+        let no_base = move |reason| {
+            if let Some(shared) = of_bases.upgrade() {
+                shared.tell(vec![Event::BaseFailed { reason }]);
+            }
+        };
         let failed = move |error: &StoreError| match weak.upgrade() {
             Some(shared) if error.passes() => {
                 shared.tell(vec![Event::CheckpointFailed { reason: error.to_string() }]);
@@ -92,6 +98,13 @@ impl Running {
             None => {}
         };
         shared.engine.with_writer(|writer| {
+            #[cfg(feature = "http")]
+            if writer.takes_named != TakesNamed::No
+                && shared.engine.settings.proxy.is_none()
+                && let Some(variable) = crate::sinks::Proxy::variable()
+            {
+                shared.tell(vec![Event::ProxyNotUsed { variable }]);
+            }
             writer.checkpoints = Some(Checkpoints::start(&writer.store, Box::new(failed))?);
             if let Some((to, lease)) = shared.engine.chain() {
                 writer.bases = Some(Bases::start(
@@ -100,6 +113,7 @@ impl Running {
                     lease,
                     shared.engine.settings.limits,
                     writer.store.guard(),
+                    Box::new(no_base),
                 )?);
             }
             Ok::<_, DeliveryError>(())
@@ -224,14 +238,17 @@ fn open_sinks(engine: &Engine, open: &OpenSink, threads: usize) -> Result<Vec<Op
     engine.check_process()?;
     engine.recover(if let Opened::Sink(sink) = &mut first { Some(&mut **sink) } else { None })?;
     let named = if let Opened::ReplySink(sink) = &first {
-        caught(|| Ok(sink.named(&engine.settings.allowed, &engine.settings.final_statuses)))?
+        let Settings { allowed, final_statuses, proxy, .. } = &engine.settings;
+        caught(|| Ok(sink.named(allowed, final_statuses, proxy.as_ref())))?
     } else {
         TakesNamed::No
     };
-    if named == TakesNamed::No && !engine.settings.final_statuses.is_empty() {
-        return Err(DeliveryError::Usage(
-            "final-status is for webhooks, and this sends to none: leave it out".to_owned(),
-        ));
+    let of_webhooks =
+        [("final-status", !engine.settings.final_statuses.is_empty()), ("proxy", engine.settings.proxy.is_some())];
+    if named == TakesNamed::No
+        && let Some((name, _)) = of_webhooks.iter().find(|(_, is_given)| *is_given)
+    {
+        return Err(DeliveryError::Usage(format!("{name} is for webhooks, and this sends to none: leave it out")));
     }
     engine.take_named(named)?;
     let limits = caught(|| Ok(limits_of(&first, &engine.settings, threads)))?;

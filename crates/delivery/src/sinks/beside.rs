@@ -1,6 +1,6 @@
 //! Functions of the program as destinations that messages name, beside webhooks (rule D23).
 
-use super::http::{HttpSink, SharedWebhook};
+use super::http::{HttpSink, Proxy, SharedWebhook};
 use super::inside::Allowed;
 use super::{Delivery, Opened, Reply, ReplySink, TakesNamed};
 use crate::base::error::DeliveryError;
@@ -42,8 +42,8 @@ impl ReplySink for Beside {
         self.webhooks.spare()
     }
 
-    fn named(&self, allowed: &Allowed, final_statuses: &[u16]) -> TakesNamed {
-        let _ = self.webhooks.named(allowed, final_statuses);
+    fn named(&self, allowed: &Allowed, final_statuses: &[u16], proxy: Option<&Proxy>) -> TakesNamed {
+        let _ = self.webhooks.named(allowed, final_statuses, proxy);
         if self.has_own || self.has_webhook { TakesNamed::Some } else { TakesNamed::All }
     }
 

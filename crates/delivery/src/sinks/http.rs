@@ -3,7 +3,7 @@
 //! - The body is the same line as in the file sink, or what a named destination has set: [`body`]. Each send of a message has the same `Idempotency-Key`, so that the
 //!   receiver can recognize a repeat: 128 bits of `BLAKE2b`, in hex, of the JSON array `[key,id]`.
 //! - A status of 200 to 299 means that the message has arrived; [`answers`] has the other answers. A redirect is not
-//!   followed, because the destination is a setting of the operator (D12). Proxies in the environment are ignored.
+//!   followed, because the destination is a setting of the operator (D12). [`proxy`] has the operator's proxy, if there is one.
 //! - One thread has all connections. They stay open between messages. At most one connection is opened for each message
 //!   in flight.
 //! - If a request takes too long, the engine cuts it off, and its connection is closed. [`lookups`] has the threads for
@@ -19,6 +19,7 @@ mod certificates;
 mod connect;
 mod lookups;
 mod masking;
+mod proxy;
 mod signature;
 mod tls_errors;
 pub(crate) mod trial;
@@ -45,8 +46,9 @@ use tokio::task::{AbortHandle, LocalSet, spawn_local};
 use self::body::{Body, Content, content, envelope, payload};
 use self::certificates::Trusted;
 use self::connect::Connect;
-use self::lookups::{Guard, Lookups};
+use self::lookups::Lookups;
 use self::masking::Sent;
+pub use self::proxy::Proxy;
 use self::signature::signatures;
 pub use self::webhook::{SharedWebhook, Webhook};
 use super::inside::Allowed;
@@ -81,13 +83,22 @@ const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp
 
 type Requests = Client<Connect, Full<Content>>;
 
+/// What the settings say, before the first send.
+type Given = Arc<OnceLock<Known>>;
+
+#[derive(Debug)]
+struct Known {
+    allowed: Allowed,
+    final_statuses: Vec<u16>,
+    proxy: Option<Proxy>,
+}
+
 /// POSTs to one host.
 #[derive(Debug)]
 pub(crate) struct HttpSink {
     /// `None`: each message names its destination.
     webhook: Option<SharedWebhook>,
-    guard: Guard,
-    final_statuses: Arc<OnceLock<Vec<u16>>>,
+    given: Given,
     own: Requests,
     to_named: (Connect, Requests),
     /// Of each named destination, by its number, the settings of the last send, and what was made of them.
@@ -118,17 +129,16 @@ impl HttpSink {
         let max_in_flight = most_in_flight();
         let is_https = webhook.as_ref().is_some_and(|it| it.current().address.is_https());
         // A destination that is set later may need certificates. Without any, it gets an error for each request.
-        let guard = Guard::default();
-        let (own, named) = Connect::new(true, lookups, guard.clone())
-            .or_else(|error| if is_https { Err(error) } else { Connect::new(false, lookups, guard.clone()) })?;
+        let given = Given::default();
+        let (own, named) = Connect::new(true, lookups, &given)
+            .or_else(|error| if is_https { Err(error) } else { Connect::new(false, lookups, &given) })?;
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .build()
             .map_err(|error| DeliveryError::no_thread(&error))?;
         let (to_thread, commands) = unbounded_channel(); // bounded by the messages in flight
-        let final_statuses = Arc::<OnceLock<Vec<u16>>>::default();
-        let known = final_statuses.clone();
+        let known = given.clone();
         let thread = thread::Builder::new()
             .name("http-deliver".to_owned())
             // Requests in flight end with the set of tasks, when the sink is closed.
@@ -136,8 +146,7 @@ impl HttpSink {
             .map_err(|error| DeliveryError::no_thread(&error))?;
         Ok(Self {
             webhook,
-            guard,
-            final_statuses,
+            given,
             own: client(own),
             to_named: (named.clone(), client(named)),
             named: FxHashMap::default(),
@@ -238,9 +247,9 @@ impl ReplySink for HttpSink {
         SPARE
     }
 
-    fn named(&self, allowed: &Allowed, final_statuses: &[u16]) -> TakesNamed {
-        let _ = self.guard.set(allowed.clone()); // it is asked once
-        let _ = self.final_statuses.set(final_statuses.to_owned());
+    fn named(&self, allowed: &Allowed, final_statuses: &[u16], proxy: Option<&Proxy>) -> TakesNamed {
+        let (allowed, final_statuses, proxy) = (allowed.clone(), final_statuses.to_owned(), proxy.cloned());
+        let _ = self.given.set(Known { allowed, final_statuses, proxy }); // it is asked once
         if self.webhook.is_some() { TakesNamed::Some } else { TakesNamed::All }
     }
 
@@ -328,15 +337,15 @@ fn client(connect: Connect) -> Requests {
 }
 
 /// Does what the sink asks, until it is closed.
-async fn receive(mut commands: UnboundedReceiver<Command>, final_statuses: Arc<OnceLock<Vec<u16>>>) {
+async fn receive(mut commands: UnboundedReceiver<Command>, given: Given) {
     let posts: Rc<RefCell<FxHashMap<u64, AbortHandle>>> = Rc::default();
     while let Some(command) = commands.recv().await {
         match command {
             Command::Post(request, reply) => {
-                let (number, ended, final_statuses) = (reply.number(), posts.clone(), final_statuses.clone());
+                let (number, ended, given) = (reply.number(), posts.clone(), given.clone());
                 let post = spawn_local(async move {
                     let (client, request, sent) = *request;
-                    let verdict = post(&client, request, &sent, final_statuses.get().map_or(&[], Vec::as_slice)).await;
+                    let verdict = post(&client, request, &sent, given.get().map_or(&[], |it| &it.final_statuses)).await;
                     ended.borrow_mut().remove(&number);
                     reply.settle(verdict);
                 });

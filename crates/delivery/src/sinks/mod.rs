@@ -15,7 +15,7 @@ mod reply;
 pub(crate) use delivery::Owner;
 pub use delivery::{Delivery, Verdict, Verdicts};
 #[cfg(feature = "http")]
-pub use http::{SharedWebhook, Webhook};
+pub use http::{Proxy, SharedWebhook, Webhook};
 pub(crate) use reply::Replies;
 pub use reply::Reply;
 
@@ -23,6 +23,11 @@ use std::sync::Arc;
 
 use crate::base::error::DeliveryError;
 use inside::Allowed;
+
+/// There are no webhooks, and so no proxy of them.
+#[cfg(not(feature = "http"))]
+#[derive(Clone, Debug)]
+pub enum Proxy {}
 
 /// Makes sent messages durable. The writer calls it from its own thread before it commits an outcome.
 pub type SyncFn = Arc<dyn Fn() -> Result<(), DeliveryError> + Send + Sync>;
@@ -170,10 +175,10 @@ pub trait ReplySink: Send {
     }
 
     /// Whether it sends to the destinations that messages name. These may have `allowed` addresses inside. After an answer with a
-    /// final status a message is not tried again.
+    /// final status a message is not tried again. Connections are made through the proxy.
     #[doc(hidden)] // of the webhooks
-    fn named(&self, allowed: &Allowed, final_statuses: &[u16]) -> TakesNamed {
-        let _ = (allowed, final_statuses);
+    fn named(&self, allowed: &Allowed, final_statuses: &[u16], proxy: Option<&Proxy>) -> TakesNamed {
+        let _ = (allowed, final_statuses, proxy);
         TakesNamed::No
     }
 

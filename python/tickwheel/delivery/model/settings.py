@@ -27,7 +27,8 @@ class Settings:
     `concurrency`: how many sends there are at a time. `spare`: how many more that are slow or in doubt. `None`: as the
     destination takes them. `tenant_concurrency`, `tenant_rate`: of a tenant (D24). `final_statuses`: of a webhook's
     answer, which make a dead letter at once (D6). `allow_addresses`: networks inside that named destinations may have
-    (D23). `destinations`: those that are set at the start. `replicate_to`: the address of a PostgreSQL (D21).
+    (D23). `proxy`: of webhooks, an address or `env`. `destinations`: those that are set at the start. `replicate_to`:
+    the address of a PostgreSQL (D21).
     """
 
     order: Literal["key", "global"] = "key"
@@ -45,6 +46,7 @@ class Settings:
     tenant_rate: str | None = None
     final_statuses: tuple[int, ...] = ()
     allow_addresses: tuple[str, ...] = ()
+    proxy: str | None = field(default=None, repr=False)
     destinations: Sequence[SetDestination] = field(default=(), repr=False)
     replicate_to: str | None = field(default=None, repr=False)
 

@@ -29,9 +29,14 @@ _EVENTS: Final = {
         logging.WARNING,
         "a sink's sync() takes more than %d s, and nothing is committed until it returns",
     ),
+    "base failed": (
+        logging.ERROR,
+        "no copy of the store for standbys was made in PostgreSQL, and it is tried again: %s",
+    ),
     "checkpoint failed": (logging.ERROR, "a checkpoint failed: %s"),
     "store waits": (logging.ERROR, "%s; nothing is sent or accepted until then"),
     "store goes on": (logging.WARNING, "the store can be written again, after %d ms"),
+    "proxy not used": (logging.INFO, "%s is set and not used: to send webhooks through it, give --proxy env"),
     "no thread": (
         logging.WARNING,
         "fewer messages are sent at a time, until the system gives more threads: %s",

@@ -59,7 +59,8 @@ class DeliveryQueue:
     list is the end of the message. `rate`: as `"100/s"` or `"30/min"`. `outbox`:
     an address, or several. `max_attempts`, `unanswered_for_s`, `sink_timeout_s`, `keep_ids_days`, `concurrency` and
     `spare` are the options of the commands; so are `tenant_concurrency` and `tenant_rate`, which limit each tenant.
-    `final_statuses`: those of a webhook's answer that make a dead letter at once, as 410 does.
+    `final_statuses`: those of a webhook's answer that make a dead letter at once, as 410 does. `proxy`: webhooks are
+    sent through it, as `http://user:password@host:3128`, or `env` for the proxy that the environment names.
     `unavailable`: an exception class, or several; a function raises it if the receiver of a message is away.
     `on_dead_letter`: called with each message that is given up, in a separate thread; by default the log names these
     messages. `replicate_to`: as `postgresql://user@host/database?store=NAME`, so that the store outlives its machine
@@ -117,6 +118,7 @@ class DeliveryQueue:
         tenant_rate: str | None = None,
         final_statuses: Iterable[int] = (),
         allow_addresses: Iterable[str] = (),
+        proxy: str | None = None,
         unavailable: type[BaseException] | tuple[type[BaseException], ...] = (),
         outbox: str | Iterable[str] | None = None,
         on_dead_letter: Callable[[Letter], object] | None = None,
@@ -156,6 +158,7 @@ class DeliveryQueue:
             tenant_rate=tenant_rate,
             final_statuses=final_statuses,
             allow_addresses=allow_addresses,
+            proxy=proxy,
             replicate_to=replicate_to,
         )
 

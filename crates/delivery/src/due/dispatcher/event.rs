@@ -86,6 +86,11 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// No base of a replicated store was made: rows gather in PostgreSQL, and a new standby takes longer. It is tried again.
+    BaseFailed {
+        /// Why.
+        reason: String,
+    },
     /// The store can't be written, for a reason that may pass. Nothing is sent or accepted until it can.
     StoreWaits {
         /// Why.
@@ -95,6 +100,11 @@ pub enum Event {
     StoreGoesOn {
         /// How long it could not be, in milliseconds.
         after_ms: u64,
+    },
+    /// The environment names a proxy, the settings do not, and webhooks are sent without one.
+    ProxyNotUsed {
+        /// The name of its variable.
+        variable: &'static str,
     },
     /// The system gives no thread for a further sender. It is asked again and again.
     NoThread {

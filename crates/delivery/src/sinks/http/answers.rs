@@ -9,7 +9,6 @@
 //! | any other, also a redirect | refused |
 //! | the connection is refused, the name is not found, TLS fails | unreachable |
 
-use std::error::Error as _;
 use std::io;
 use std::time::{Duration, SystemTime};
 
@@ -20,6 +19,7 @@ use hyper::header::{HeaderMap, RETRY_AFTER};
 use hyper_util::client::legacy::Error;
 
 use super::masking::Sent;
+use super::proxy::ProxyError;
 use super::tls_errors;
 use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::base::display::is_escaped;
@@ -103,8 +103,8 @@ fn retry_after_ms(headers: &HeaderMap, now: SystemTime) -> Option<u64> {
 }
 
 /// Joins the texts of the causes of an error. No text contains the address, which may hold a secret.
-fn reason_of(error: &Error) -> String {
-    if let Some(error) = tls_error(error) {
+pub(super) fn reason_of(error: &(dyn std::error::Error + 'static)) -> String {
+    if let Some(error) = sentence_of(error) {
         return error;
     }
     let mut texts: Vec<String> = Vec::new();
@@ -120,10 +120,13 @@ fn reason_of(error: &Error) -> String {
     if texts.is_empty() { error.to_string() } else { on_one_line(texts.join(": ").as_bytes()) }
 }
 
-/// The sentence for the error of TLS among the causes, if there is one.
-fn tls_error(error: &Error) -> Option<String> {
+/// The sentence for the error of TLS or of the proxy among the causes, if there is one.
+fn sentence_of(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let mut cause = error.source();
     while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<ProxyError>() {
+            return Some(error.to_string());
+        }
         if let Some(error) = error.downcast_ref::<rustls::Error>() {
             let sentence = tls_errors::sentence(error); // it may have names by the receiver
             return Some(sentence.chars().map(|c| if is_escaped(c) { ' ' } else { c }).collect());

@@ -23,10 +23,13 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tower_service::Service;
 
+use super::Given;
 use super::certificates::Trusted;
-use super::lookups::{Guard, Lookups};
+use super::lookups::Lookups;
+use super::proxy::Reach;
 use crate::base::error::DeliveryError;
 use crate::base::sync::Mutex;
+use crate::sinks::inside::Allowed;
 
 /// How many connections to one host and port may be in the process of opening at a time.
 const OPENING: usize = 64;
@@ -34,37 +37,40 @@ const OPENING: usize = 64;
 /// opening: the client goes on with it for later requests.
 const OPENS_WITHIN: Duration = Duration::from_secs(10);
 
-type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+type Stream = MaybeHttpsStream<MaybeHttpsStream<TokioIo<TcpStream>>>;
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Connects, with TLS for `https`.
 #[derive(Clone, Debug)]
 pub(super) struct Connect {
-    inner: HttpsConnector<HttpConnector<Lookups>>,
-    tcp: HttpConnector<Lookups>,
+    inner: HttpsConnector<Reach>,
+    reach: Reach,
     opening: Arc<Mutex<FxHashMap<Authority, Weak<Semaphore>>>>,
-    within: Duration,
-    /// For named destinations.
-    guard: Option<Guard>,
+    pub(super) within: Duration,
 }
 
 impl Connect {
     /// Also returns the one for named destinations, whose addresses are looked at before they are used (D23).
-    pub(super) fn new(is_https: bool, lookups: &Lookups, guard: Guard) -> Result<(Self, Self), DeliveryError> {
+    pub(super) fn new(is_https: bool, lookups: &Lookups, given: &Given) -> Result<(Self, Self), DeliveryError> {
         let tls = tls(if is_https { Some(Trusted::read()?) } else { None });
-        let of = |lookups, guard| {
-            let mut tcp = HttpConnector::new_with_resolver(lookups);
+        let by = |lookups: &Lookups| {
+            let mut tcp = HttpConnector::new_with_resolver(lookups.clone());
             tcp.enforce_http(false);
             tcp.set_nodelay(true);
-            let inner = HttpsConnector::from((tcp.clone(), tls.clone()));
-            Self { inner, tcp, opening: Arc::default(), within: OPENS_WITHIN, guard }
+            tcp
         };
-        Ok((of(lookups.clone(), None), of(lookups.guarded(guard.clone()), Some(guard))))
+        let of = |guarded: Option<Lookups>| {
+            let to_proxy = HttpsConnector::from((by(lookups), tls.clone()));
+            let reach = Reach { tcp: by(guarded.as_ref().unwrap_or(lookups)), to_proxy, guarded, given: given.clone() };
+            let inner = HttpsConnector::from((reach.clone(), tls.clone()));
+            Self { inner, reach, opening: Arc::default(), within: OPENS_WITHIN }
+        };
+        Ok((of(None), of(Some(lookups.guarded(given.clone())))))
     }
 
     /// The same, but receivers are checked with these certificates.
     pub(super) fn trusting(&self, trusted: Trusted) -> Self {
-        Self { inner: HttpsConnector::from((self.tcp.clone(), tls(Some(trusted)))), ..self.clone() }
+        Self { inner: HttpsConnector::from((self.reach.clone(), tls(Some(trusted)))), ..self.clone() }
     }
 
     /// The permits of this host and port.
@@ -83,8 +89,8 @@ impl Connect {
     /// # Errors
     /// The address has a literal host that is inside. Names are looked at when they are looked up.
     fn check(&self, uri: &Uri) -> std::io::Result<()> {
-        let Some(guard) = &self.guard else { return Ok(()) };
-        guard.get().cloned().unwrap_or_default().check_host(uri.host().unwrap_or(""))
+        let (Some(_), given) = (&self.reach.guarded, self.reach.given.get()) else { return Ok(()) };
+        given.map_or_else(Allowed::default, |it| it.allowed.clone()).check_host(uri.host().unwrap_or(""))
     }
 }
 
@@ -110,13 +116,13 @@ impl Service<Uri> for Connect {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let (mut inner, opening, within) = (self.inner.clone(), self.opening(&uri), self.within);
-        let is_allowed = self.check(&uri);
+        let (is_allowed, through) = (self.check(&uri), self.reach.through(&uri));
         Box::pin(async move {
             is_allowed?;
             let _permit = opening.acquire().await?;
             match timeout(within, inner.call(uri)).await {
                 Ok(opened) => opened,
-                Err(_) => Err(format!("no connection within {} s", within.as_secs()).into()),
+                Err(_) => Err(format!("no connection within {} s{through}", within.as_secs()).into()),
             }
         })
     }
@@ -129,7 +135,7 @@ mod tests {
     use super::*;
 
     fn connect(within: Duration) -> Connect {
-        Connect { within, ..Connect::new(false, &Lookups::start().unwrap(), Guard::default()).unwrap().0 }
+        Connect { within, ..Connect::new(false, &Lookups::start().unwrap(), &Given::default()).unwrap().0 }
     }
 
     fn run(test: impl Future<Output = ()>) {

@@ -13,7 +13,7 @@ use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll};
 use std::thread::Builder;
 use std::vec::IntoIter;
@@ -23,8 +23,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::oneshot;
 use tower_service::Service;
 
+use super::Given;
 use crate::base::sync::Mutex;
-use crate::sinks::inside::Allowed;
 
 /// How many threads there always are.
 const THREADS: usize = 2;
@@ -42,11 +42,8 @@ pub(super) struct Lookups {
     /// Wakes a thread.
     asked: mpsc::Sender<()>,
     /// For named destinations: the addresses inside that these may have.
-    guard: Option<Guard>,
+    guard: Option<Given>,
 }
-
-/// The addresses inside that named destinations may have; none before they are set.
-pub(super) type Guard = Arc<OnceLock<Allowed>>;
 
 struct Work {
     turns: Mutex<Turns>,
@@ -164,7 +161,7 @@ impl Lookups {
     }
 
     /// The same threads, for named destinations.
-    pub(super) fn guarded(&self, guard: Guard) -> Self {
+    pub(super) fn guarded(&self, guard: Given) -> Self {
         Self { guard: Some(guard), ..self.clone() }
     }
 
@@ -206,7 +203,7 @@ impl Service<Name> for Lookups {
         Box::pin(async move {
             let found = answered.await.map_err(|_| io::Error::other("the threads for lookups have ended"))??;
             match guard {
-                Some(guard) => guard.get().cloned().unwrap_or_default().filter(found),
+                Some(guard) => guard.get().map(|it| it.allowed.clone()).unwrap_or_default().filter(found),
                 None => Ok(found),
             }
         })

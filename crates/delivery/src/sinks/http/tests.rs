@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 mod inside;
 mod named;
+mod proxy;
 
 use super::*;
 use crate::base::sync::Mutex;
@@ -288,7 +289,7 @@ fn each_status_has_its_verdict_with_what_was_said__d6() {
         reply(stream, status, "Retry-After: 7\r\nLocation: /elsewhere\r\n", b"sch\xc3\xb6n\n\x1b[31m")
     });
     let mut sink = sink(&receiver.url());
-    sink.named(&Allowed::default(), &[403, 429]);
+    sink.named(&Allowed::default(), &[403, 429], None);
     let statuses = [
         403, 410, 200, 201, 202, 299, 301, 302, 307, 308, 400, 401, 404, 409, 413, 408, 425, 429, 500, 501, 502, 503,
         599,

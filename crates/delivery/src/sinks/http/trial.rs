@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::HttpSink;
+use super::{HttpSink, Proxy};
 use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::base::error::DeliveryError;
 use crate::message::named::NamedSettings;
@@ -32,11 +32,12 @@ pub(crate) fn try_out(
     name: &str,
     settings: NamedSettings,
     allowed: &Allowed,
+    proxy: Option<&Proxy>,
     usual_time_out: Duration,
 ) -> Result<(Verdict, Duration), DeliveryError> {
     let time_out = settings.sink_timeout_s.map_or(usual_time_out, Duration::from_secs_f64).min(LONGEST);
     let mut sink = HttpSink::open(None)?;
-    sink.named(allowed, &[]); // whichever it is, a refusal is shown as one
+    sink.named(allowed, &[], proxy); // whichever it is, a refusal is shown as one
     let now_ms = SystemWallTime.now_us() / 1_000;
     // Its number says only that it is of a named one.
     let extras = Extras { destination: Some(name.into()), share: 1, ..Extras::default() };

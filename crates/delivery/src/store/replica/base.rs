@@ -164,7 +164,7 @@ impl Rows {
         self.n += count as i64;
         self.bytes += bytes + ROW_BYTES * count;
         let size = std::fs::metadata(path).map_or(0, |it| it.len());
-        if limits.base_bytes == 0 || self.bytes > size.max(limits.base_bytes) {
+        if self.bytes > if limits.base_bytes == 0 { 0 } else { size.max(limits.base_bytes) } {
             make(path, chain, Some(lease.epoch()), limits.base_piece, stop)?;
         }
         Ok(())
@@ -193,7 +193,11 @@ struct Shared {
     stop: Stop,
     is_stopping: Mutex<bool>,
     stopped: Condvar,
+    failed: OnFailed,
 }
+
+/// Gets why no base was made, or old rows were not deleted. It is tried again.
+type OnFailed = Box<dyn Fn(String) + Send + Sync>;
 
 impl Bases {
     /// Starts the thread for an open store.
@@ -206,6 +210,7 @@ impl Bases {
         lease: &Arc<Lease>,
         limits: Limits,
         guard: Guard,
+        failed: OnFailed,
     ) -> Result<Self, DeliveryError> {
         let shared = Arc::new(Shared {
             path: path.to_owned(),
@@ -215,6 +220,7 @@ impl Bases {
             stop: Stop::default(),
             is_stopping: Mutex::default(),
             stopped: Condvar::default(),
+            failed,
         });
         let of_thread = shared.clone();
         let thread = Builder::new().name("bases".to_owned()).spawn(move || of_thread.run());
@@ -236,7 +242,7 @@ impl Drop for Bases {
 
 impl Shared {
     fn run(&self) {
-        let (mut chain, mut rows) = (None, Rows::default());
+        let (mut chain, mut rows, mut is_told) = (None, Rows::default(), false);
         let every = Duration::from_millis(self.limits.base_look_ms);
         loop {
             let end = std::time::Instant::now() + every;
@@ -246,14 +252,27 @@ impl Shared {
             if !self.lease.is_held() {
                 continue;
             }
-            if chain.is_none() {
-                chain = self.to.open().ok();
-            }
-            if let Some(chain) = &mut chain {
-                // After an error, the next look tries it again.
-                let _ = rows.look_after(&self.path, &mut **chain, &self.lease, self.limits, &self.stop);
+            match self.look(&mut chain, &mut rows) {
+                Ok(()) => is_told = false,
+                // Without the lease there is another error, which says more.
+                Err(error) if !is_told && self.lease.is_held() && !*self.is_stopping.lock() => {
+                    is_told = true; // once, until a look succeeds
+                    (self.failed)(match error {
+                        Failed::Away(reason) => reason,
+                        Failed::For(broken) => broken.of(&self.path).to_string(),
+                    });
+                }
+                Err(_) => {}
             }
         }
+    }
+
+    fn look(&self, chain: &mut Option<Box<dyn Chain>>, rows: &mut Rows) -> Result<(), Failed> {
+        let chain = match chain {
+            Some(chain) => chain,
+            None => chain.insert(self.to.open().map_err(Failed::Away)?),
+        };
+        rows.look_after(&self.path, &mut **chain, &self.lease, self.limits, &self.stop)
     }
 }
 

@@ -141,7 +141,7 @@ pub(crate) trait Chain: Send {
 
     fn piece(&mut self, base: &Base, piece: i64) -> Result<Vec<u8>, String>;
 
-    /// Deletes some thousand rows before a base, but take-overs, and pieces of bases before it. Returns whether there may be more.
+    /// Deletes some thousand rows before a base, but row 0 and take-overs, and pieces of bases before it. Returns whether there may be more.
     fn trim(&mut self, base: &Base) -> Result<bool, String>;
 
     /// Waits before it is asked again; it may be shorter.

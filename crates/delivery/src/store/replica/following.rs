@@ -18,6 +18,7 @@ const LAST_EPOCH: &str = "last_epoch";
 const MADE: &str = "chain_made";
 /// At the end of that body: the file has messages, and a base comes before anything else.
 const MOVED: &str = " moved";
+const ANOTHER: &str = "the chain is of another store than the file: correct the address, or name another file";
 /// Before the first row.
 const BEFORE: Link = Link { n: -1, digest: [0; 16] };
 
@@ -85,15 +86,20 @@ pub(crate) fn catch_up(db: &mut Connection, chain: &mut dyn Chain, lease: &Lease
         let are_all = rows.len() <= together; // otherwise some were deleted
         rows.truncate(together);
         let Some(first) = rows.first().filter(|it| it.link == at && (are_all || together > 1)) else {
+            let made = chain.read(0).map_err(Failed::Away)?.into_iter().find(|it| it.kind == Kind::Made);
+            let id = meta::get::<String>(db, "store_id")?.unwrap_or_default();
+            if made.is_some_and(|it| it.body.split(|byte| *byte == b' ').next() != Some(id.as_bytes())) {
+                return Err(unusable(ANOTHER.to_owned()).into());
+            }
             let base = chain.base().map_err(Failed::Away)?.filter(|it| it.at.n > at.n && at_before != Some(at));
             let owner = meta::get::<String>(db, OWNER)?.unwrap_or_default();
             match base {
                 Some(base) if is_before(at, &owner, chain)? => fetch(db, chain, &base, lease)?,
-                _ => return Err(unusable(format!(
-                    "PostgreSQL has not the row {} of the chain: it has lost it, or the address names another store",
-                    at.n
-                ))
-                .into()),
+                _ => {
+                    return Err(
+                        unusable(format!("PostgreSQL has not the row {} of the chain: it has lost it", at.n)).into()
+                    );
+                }
             }
             (at_before, replay) = (Some(at), Replay::of(db)?);
             continue;

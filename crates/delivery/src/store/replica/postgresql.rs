@@ -61,7 +61,7 @@ SELECT b.n, b.epoch, b.body FROM tickwheel.bases b JOIN tickwheel.chain c ON c.s
 WHERE b.store = $1 AND b.piece = 0 AND substring(b.body from 1 for 16) = c.digest ORDER BY b.n DESC LIMIT 1";
 const PIECE: &str = "SELECT body FROM tickwheel.bases WHERE store = $1 AND n = $2 AND epoch = $3 AND piece = $4";
 const TRIM: &str = "
-WITH old AS (SELECT n FROM tickwheel.chain WHERE store = $1 AND n < $2 AND kind <> 1 ORDER BY n LIMIT 5000)
+WITH old AS (SELECT n FROM tickwheel.chain WHERE store = $1 AND n < $2 AND kind NOT IN (0, 1) ORDER BY n LIMIT 5000)
 DELETE FROM tickwheel.chain WHERE store = $1 AND n IN (SELECT n FROM old)";
 const TRIM_BASES: &str = "
 WITH old AS (SELECT n, epoch, piece FROM tickwheel.bases WHERE store = $1 AND n < $2 LIMIT 100)

@@ -21,12 +21,13 @@ use crate::due::window::Bounds;
 use crate::group::items::{Answer, Item};
 use crate::message::incoming::Digest;
 use crate::run::settings::Settings;
-use crate::scenarios::testing::{ByHand, LONG, START_MS, cancel, folder_in_memory, play_seeds, put, spawn};
+use crate::scenarios::testing::{ByHand, LONG, START_MS, cancel, folder_in_memory, play_seeds, put, spawn, wait_until};
 use crate::store::file::schema::connect;
 use crate::store::maintenance::Stop;
 use crate::store::maintenance::closed::compact;
 use crate::store::sql::failing;
 use crate::store::{ActionKind, Filter, Limits, Options, Store};
+use crate::{Deliverer, Destination, Event, Letter, Message, Observer, Verdict};
 use memory::{Fault, InMemory};
 
 const DAY_MS: i64 = 86_400_000;
@@ -95,7 +96,8 @@ fn exercise_bases(one: &mut dyn Chain, other: &mut dyn Chain, rows: &[Row]) {
     assert_eq!(other.piece(&base, 1), Ok(piece));
     assert_eq!(other.piece(&base, 2), Ok(b"the end".to_vec()));
     while one.trim(&base).unwrap() {}
-    assert_eq!(other.read(0).unwrap()[..2], [rows[1].clone(), rows[3].clone()], "a take-over, and the row of the base");
+    let kept = [rows[0].clone(), rows[1].clone(), rows[3].clone()];
+    assert_eq!(other.read(0).unwrap()[..3], kept, "row 0, a take-over, and the row of the base");
     let late = Row::after(rows[1].link, 2, Kind::Taken, b"late".to_vec());
     assert_eq!(other.append(Some(rows[1].link), &late), Appended::Refused, "its number is free, and behind the newest");
     let newer = base_at(5, 2);
@@ -419,9 +421,13 @@ fn a_file_of_another_store_or_without_the_chain_is_refused() {
     let mut one = Machine::new(&chain);
     one.open(&chain).unwrap();
     one.store = None;
-    Machine::new(&another).open(&another).unwrap();
-    let error = one.open(&another).unwrap_err();
-    assert!(error.contains("PostgreSQL has not the row"), "{error}");
+    let mut of_another = Machine::new(&another);
+    of_another.open(&another).unwrap();
+    for rows in ["as they are", "deleted before a base"] {
+        let error = one.open(&another).unwrap_err();
+        assert!(error.contains("the chain is of another store than the file: correct the address"), "{rows}: {error}");
+        assert!(of_another.write("group") && of_another.make_base(&another, None));
+    }
     let alone = || Options::new(DAY_MS, Box::new(|| 1), Box::new(|| 1));
     let error = Store::open(&one.path(), alone()).unwrap_err().to_string();
     assert!(error.contains("only a process with --replicate-to may write it"), "{error}");
@@ -431,6 +437,46 @@ fn a_file_of_another_store_or_without_the_chain_is_refused() {
     drop(Store::open(&other.path(), alone()).unwrap());
     let error = { other }.open(&chain).unwrap_err();
     assert!(error.contains("the chain has begun with another file"), "{error}");
+}
+
+struct Told(std::sync::mpsc::Sender<Event>);
+
+impl Observer for Told {
+    fn letters(&self, _: &[Letter]) -> Result<(), DeliveryError> {
+        Ok(())
+    }
+
+    fn events(&self, events: Vec<Event>) {
+        events.into_iter().for_each(|it| self.0.send(it).unwrap());
+    }
+}
+
+#[test]
+fn a_base_that_can_not_be_made_is_told_once_and_made_later() {
+    let (chain, folder) = (InMemory::default(), folder_in_memory());
+    let (send, told) = channel();
+    let settings = Settings {
+        replicate: Some(chain.replicate()),
+        limits: Limits { base_bytes: 0, base_look_ms: 1, ..Limits::default() },
+        observer: Arc::new(Told(send)),
+        ..Settings::default()
+    };
+    let deliverer =
+        Deliverer::open_with(folder.path().join("s.db"), Destination::function(|_| Verdict::Delivered), settings);
+    let deliverer = deliverer.unwrap();
+    let is_whole = || chain.clone().base().unwrap().map(|it| it.at) == chain.rows().last().map(|it| it.link);
+    for id in ["one", "two"] {
+        wait_until("a base of all rows", is_whole);
+        chain.limit_pieces(Some(0));
+        deliverer.put(Message::after(id, std::time::Duration::from_secs(3_600), "1")).unwrap();
+        let failed = Event::BaseFailed { reason: "the connection was lost".to_owned() };
+        assert_eq!(told.recv_timeout(LONG).unwrap(), failed);
+        std::thread::sleep(std::time::Duration::from_millis(20)); // some looks more
+        chain.limit_pieces(None);
+        wait_until("a base of all rows", is_whole);
+        assert!(told.try_recv().is_err(), "it was told once");
+    }
+    deliverer.close(None).unwrap();
 }
 
 fn has(machine: &Machine, name: &str) -> bool {

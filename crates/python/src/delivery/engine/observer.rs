@@ -60,8 +60,8 @@ fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: &[Letter]) 
 /// Events as tuples: `("down", destination, reason)`, `("up", destination, after_ms)`, `("up untried", destination,
 /// after_ms)`, `("disabled", destination, reason)`, `("failed", destination, key, id, times, reason)`, `("cut off", destination, key, id, messages, times)`, `("paused",)`, `("resumed",)`, `("keys paused", count)`,
 /// `("clock stepped", by_ms, to_ms)`,
-/// `("left out", count)`, `("slow sync", seconds)`, `("checkpoint failed", reason)`, `("store waits", reason)`,
-/// `("store goes on", after_ms)`, `("no thread", reason)`.
+/// `("left out", count)`, `("slow sync", seconds)`, `("checkpoint failed", reason)`, `("base failed", reason)`, `("store waits", reason)`,
+/// `("store goes on", after_ms)`, `("proxy not used", variable)`, `("no thread", reason)`.
 fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyList>> {
     let made = events.iter().map(|event| -> PyResult<Bound<'py, PyTuple>> {
         match event {
@@ -82,8 +82,10 @@ fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'p
             Event::ClockStepped { by_ms, to_ms } => ("clock stepped", *by_ms, *to_ms).into_pyobject(py),
             Event::SlowSync { after_s } => ("slow sync", *after_s).into_pyobject(py),
             Event::CheckpointFailed { reason } => ("checkpoint failed", reason).into_pyobject(py),
+            Event::BaseFailed { reason } => ("base failed", reason).into_pyobject(py),
             Event::StoreWaits { reason } => ("store waits", reason).into_pyobject(py),
             Event::StoreGoesOn { after_ms } => ("store goes on", *after_ms).into_pyobject(py),
+            Event::ProxyNotUsed { variable } => ("proxy not used", *variable).into_pyobject(py),
             Event::NoThread { reason } => ("no thread", reason).into_pyobject(py),
             _ => unreachable!("{event:?} has no tuple"),
         }

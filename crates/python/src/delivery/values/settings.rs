@@ -5,7 +5,7 @@ use pyo3::types::PyDict;
 
 use crate::delivery::calls::failures;
 use tickwheel_delivery::internal::{Bounds, SETTINGS};
-use tickwheel_delivery::{Allowed, Rate, Replicate, Retry, Settings};
+use tickwheel_delivery::{Allowed, Proxy, Rate, Replicate, Retry, Settings};
 
 const DAY_MS: f64 = 86_400_000.0;
 
@@ -43,6 +43,8 @@ pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
         let text: Option<String> = given.getattr(name)?.extract()?;
         text.map(|text| rate_of(given.py(), &text)).transpose()
     };
+    let proxy = given.getattr("proxy")?.extract::<Option<String>>()?.map(|text| Proxy::parse(&text));
+    let proxy = proxy.transpose().map_err(|error| failures::to_python(given.py(), &error))?;
     let replicate = given.getattr("replicate_to")?.extract::<Option<String>>()?.map(|address| Replicate::to(&address));
     let replicate = replicate.transpose().map_err(|error| failures::to_python(given.py(), &error))?;
     let size = |name: &str| -> PyResult<usize> { bounds.getattr(name)?.extract() };
@@ -67,6 +69,7 @@ pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
         final_statuses: given.getattr("final_statuses")?.extract()?,
         allowed: Allowed::parse(&given.getattr("allow_addresses")?.extract::<Vec<String>>()?)
             .map_err(|error| failures::to_python(given.py(), &error))?,
+        proxy,
         replicate,
         bounds,
         seed: given.getattr("seed")?.extract()?,

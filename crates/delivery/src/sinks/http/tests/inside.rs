@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::net::ToSocketAddrs as _;
 
 use super::named::Letters;
+use super::proxy::ConnectProxy;
 use super::*;
 use crate::{Allowed, Deliverer, Destination, NamedBody, NamedSettings};
 
-const ALLOWED: &str = "127.0.0.2";
+pub(super) const ALLOWED: &str = "127.0.0.2";
 
 /// Answers the names of the test. `changes.test` is allowed at first, and inside when it is asked again.
-fn lookups() -> Lookups {
+pub(super) fn lookups() -> Lookups {
     let asked = AtomicUsize::new(0);
     Lookups::with(move |name| {
         let texts: &[&str] = match name {
@@ -18,6 +19,7 @@ fn lookups() -> Lookups {
             "six.test" => &["::1"],
             "mapped.test" => &["::ffff:10.0.0.1"],
             "translated.test" => &["64:ff9b::a00:1"],
+            "two.test" => &["10.0.0.1", "127.0.0.3", ALLOWED],
             "several.test" => &["10.0.0.1", "127.0.0.1", "fd00::1"],
             "changes.test" if asked.fetch_add(1, Ordering::SeqCst) == 0 => &[ALLOWED],
             "changes.test" | "inside.test" | "127.0.0.1.inside.test" | "localhost" | "LOCALHOST" | "127.0.0.1." => {
@@ -31,28 +33,48 @@ fn lookups() -> Lookups {
 }
 
 fn open(folder: &tempfile::TempDir, letters: &Arc<Mutex<Vec<String>>>) -> Deliverer {
+    open_with(folder, letters, None)
+}
+
+pub(super) fn open_with(
+    folder: &tempfile::TempDir,
+    letters: &Arc<Mutex<Vec<String>>>,
+    proxy: Option<Proxy>,
+) -> Deliverer {
     let lookups = lookups();
     let retry = Retry { waits_ms: vec![1], waits_end: true, ..Retry::default() };
     let to = Destination::reply_sink(move |_| HttpSink::with(None, &lookups));
-    let allowed = Allowed::parse(&[ALLOWED.to_owned()]).unwrap();
-    let settings = Settings { retry, allowed, observer: Arc::new(Letters(letters.clone())), ..Settings::default() };
+    let allowed = Allowed::parse(&[ALLOWED.to_owned(), "127.0.0.3".to_owned()]).unwrap();
+    let settings =
+        Settings { retry, allowed, proxy, observer: Arc::new(Letters(letters.clone())), ..Settings::default() };
     Deliverer::open_with(folder.path().join("s.db"), to, settings).unwrap()
 }
 
-fn to(url: String) -> NamedSettings {
+pub(super) fn to(url: String) -> NamedSettings {
     NamedSettings { url, ..NamedSettings::default() }
 }
 
-fn now(id: &str) -> Message {
+pub(super) fn now(id: &str) -> Message {
     Message::after(id, Duration::ZERO, "1")
 }
 
 #[test]
 fn no_form_of_an_address_inside_and_no_name_of_one_is_reached__d23() {
+    reaches_nothing_inside(None);
+}
+
+#[test]
+fn nor_is_it_through_a_proxy__d23() {
+    let proxy = ConnectProxy::new(|_| Err(""));
+    reaches_nothing_inside(Some(proxy.here()));
+    assert!(proxy.heads.lock().is_empty(), "{:?}", proxy.heads.lock());
+}
+
+fn reaches_nothing_inside(proxy: Option<Proxy>) {
     let (folder, letters) = (tempfile::tempdir().unwrap(), Arc::default());
     let receiver = Receiver::at(&"0.0.0.0:0".parse().unwrap(), ok);
-    let deliverer = open(&folder, &letters);
-    let hosts = "127.0.0.1 127.0.0.3 127.1 127.0.1 2130706433 0x7f000001 0X7F.0.0.1 0177.0.0.1 017700000001 0.0.0.0 0 \
+    let deliverer = open_with(&folder, &letters, proxy);
+    let hosts = "127.0.0.1 127.0.0.4 127.1 127.0.1 2130706433 0x7f000001 0X7F.0.0.1 0177.0.0.1 017700000001 0.0.0.0 0 \
         10.0.0.1 100.64.0.1 169.254.169.254 172.16.0.1 192.168.0.1 198.18.0.1 224.0.0.1 255.255.255.255 [::] [::1] \
         [0:0:0:0:0:0:0:1] [::127.0.0.1] [::ffff:127.0.0.1] [::ffff:7f00:1] [::ffff:0:127.0.0.1] [64:ff9b::7f00:1] \
         [64:ff9b:1::7f00:1] [2002:7f00:1::] [2001::1] [fe80::1] [fe80::1%lo] [::1%1] [fd00:ec2::254] [ff02::1] localhost LOCALHOST \

@@ -112,7 +112,8 @@ fn a_machine_that_is_lost_with_its_disk_loses_nothing_that_it_accepted() {
     wait_until("a base, without rows before it", || {
         let Some(base) = chain.base().unwrap() else { return false };
         let first = chain.read(0).unwrap();
-        base.at.n > 50 && first.iter().filter(|it| it.link.n < base.at.n).all(|it| it.kind == Kind::Taken)
+        base.at.n > 50
+            && first.iter().filter(|it| it.link.n < base.at.n).all(|it| matches!(it.kind, Kind::Made | Kind::Taken))
     });
     for id in accepted.iter().take(50) {
         deliverer.reschedule(None, id, SystemTime::UNIX_EPOCH).unwrap();

@@ -42,7 +42,7 @@ struct Kept {
     pieces: BTreeMap<(i64, i64, i64), Vec<u8>>,
     /// Pieces after so many are not stored.
     pieces_left: Option<usize>,
-    /// Rows before this one are deleted, but take-overs.
+    /// Rows before this one are deleted, but row 0 and take-overs.
     trimmed: i64,
 }
 
@@ -184,7 +184,7 @@ impl Chain for InMemory {
 
     fn read(&mut self, from: i64) -> Result<Vec<Row>, String> {
         let kept = self.kept.lock();
-        let is_there = |it: &&Row| it.link.n >= kept.trimmed || it.kind == Kind::Taken;
+        let is_there = |it: &&Row| it.link.n >= kept.trimmed || matches!(it.kind, Kind::Made | Kind::Taken);
         Ok(kept.rows.iter().skip(from as usize).filter(is_there).take(10).cloned().collect())
     }
 
