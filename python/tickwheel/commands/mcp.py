@@ -29,6 +29,8 @@ def mcp(target: str, access: dict[str, Any], listen: str | None) -> None:
     from tickwheel.delivery.serve.access import Address
 
     try:
+        from mcp.server.transport_security import TransportSecuritySettings
+
         from tickwheel.delivery.serve.mcp_tools import tools
     except ImportError as error:
         raise WrongUsage(f"{error.name} can't be imported ({error}): run pip install 'tickwheel[mcp]'") from error
@@ -48,4 +50,12 @@ def mcp(target: str, access: dict[str, Any], listen: str | None) -> None:
     address = Address.of("--listen", listen)
     if not address.is_loopback:
         raise WrongUsage(f"--listen {listen} is not on loopback: listen on 127.0.0.1, behind a proxy with TLS")
-    made.run("streamable-http", host=address.ip, port=address.port, stateless_http=True, json_response=True)
+    no_pages = TransportSecuritySettings(allowed_hosts=["127.0.0.1:*", "localhost:*", "[::1]:*"])  # and no origin
+    made.run(
+        "streamable-http",
+        host=address.ip,
+        port=address.port,
+        stateless_http=True,
+        json_response=True,
+        transport_security=no_pages,
+    )

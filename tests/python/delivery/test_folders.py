@@ -48,9 +48,9 @@ def test_folders_with_values_in_their_names_are_read_and_the_values_named__D2(tm
 
 
 WAYS = [
-    ("a.csv.gz", "run zcat {} | tickwheel deliver - --format csv"),
-    ("a b.ndjson.zst", "run zstdcat '{}' | tickwheel deliver - --format ndjson"),
-    ("a.jsonl.xz", "run xzcat {} | tickwheel deliver - --format ndjson"),
+    ("a.csv.gz", "pipe zcat {} into the same command, with - --format csv"),
+    ("a b.ndjson.zst", "pipe zstdcat '{}' into the same command, with - --format ndjson"),
+    ("a.jsonl.xz", "pipe xzcat {} into the same command, with - --format ndjson"),
     ("a.parquet.gz", "unpack it: zcat {} >a.parquet"),
 ]
 

@@ -5,7 +5,10 @@ is known by a name, so that it can be sent again.
 """
 
 import asyncio
+import os
 import ssl
+import sys
+import time
 from base64 import b64encode
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +20,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 import msgspec
 
+from tickwheel._event import Event as StopEvent
 from tickwheel._native import Receipt, read_records, record_fields
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.model.entries import (
@@ -35,7 +39,7 @@ from tickwheel.delivery.observe.tracing import current_traceparent
 from tickwheel.delivery.outbox.records import event_record, fields_of
 from tickwheel.delivery.queue.control import HttpControl
 from tickwheel.delivery.queue.queue import DeliveryQueue
-from tickwheel.delivery.queue.server_view import Refused, ServerView, address, batches, path_of
+from tickwheel.delivery.queue.server_view import Fields, Refused, ServerView, address, batches, call, path_of
 from tickwheel.delivery.sight import Action
 
 _P = ParamSpec("_P")
@@ -43,6 +47,7 @@ _T = TypeVar("_T")
 
 _AT_A_TIME: Final = 8
 _ANSWERS: Final = {OTHER_CONTENT.reason: Answer.CONFLICT, MANY_WAIT.reason: Answer.FULL}
+_ANY_SIZE: Final = sys.maxsize  # the server knows how large a payload may be
 _NO_DESTINATION: Final = 422
 _NOT_OF_THE_ITEM: Final = (401, 403, 404, 405)
 
@@ -67,8 +72,8 @@ class _ServedQueue(DeliveryQueue):
         self._handlers = None
 
     def put_many(self, messages: Iterable[Message | Mapping[str, Any] | Sequence[Any]]) -> list[Answer]:
-        given = list(messages)
-        read_records(given, format="messages")
+        given: Any = list(messages) if isinstance(messages, Iterable) else messages
+        read_records(given, format="messages", max_payload=_ANY_SIZE)
         answers = list(self._put(given))
         for answer in answers:
             if isinstance(answer, BadRecord):
@@ -83,16 +88,18 @@ class _ServedQueue(DeliveryQueue):
 
     def _ask(self, parts: Sequence[object], read: Callable[[list[Receipt]], _T], **_options: Any) -> _T:
         [item] = parts
-        read_records(item, format="item")  # the same errors as of a queue, before anything is sent
+        read_records(
+            item, format="item", max_payload=_ANY_SIZE
+        )  # the same errors as of a queue, before anything is sent
         return read([self._told(item)])  # type: ignore[list-item]
 
     def _told(self, item: Any) -> _Told:
-        if isinstance(item, Mapping):
-            [answer] = self._put([item])
-            if isinstance(answer, BadRecord):
-                raise answer
-            return _Told([(1, "put", answer, None)])
         try:
+            if isinstance(item, Mapping):
+                [answer] = self._put([item])
+                if isinstance(answer, BadRecord):
+                    raise answer
+                return _Told([(1, "put", answer, None)])
             return _Told([self._row(item)])
         except Refused as refused:
             if refused.status in _NOT_OF_THE_ITEM:
@@ -103,14 +110,14 @@ class _ServedQueue(DeliveryQueue):
 
     def _row(self, item: Any) -> tuple[int, str, Answer, int | None]:
         if isinstance(item, Event):
-            record = event_record(item.id, item.key, item.event, item.payload, item.remember_ms)
+            record = event_record(item.id, item.key, item.event, item.payload, item.remember_ms, _ANY_SIZE)
             [told] = self.server.lines("/messages", record.encode())
             if isinstance(answer := _answer_of(told), BadRecord):
                 raise answer
             return 1, "event", answer, told.get("let_go")
         if isinstance(item, Look):
             found = self.server.request("GET", address("/message", id=item.id, key=item.key))
-            return 1, "look", Answer(found["state"]), None
+            return 1, "look", found.answer, None
         if isinstance(item, Act):
             self.server.begin(item)
             return 1, "act", Answer.ACCEPTED, None
@@ -143,9 +150,9 @@ def _record_of(given: Any) -> tuple[str, bytes]:
     return query, msgspec.json.encode({name: value for name, value in record.items() if value is not None})
 
 
-def _answer_of(told: Mapping[str, Any]) -> Answer | BadRecord:
+def _answer_of(told: Fields) -> Answer | BadRecord:
     if "state" in told:
-        return Answer(told["state"])
+        return told.answer
     if told["status"] == _NO_DESTINATION:
         return Answer.REFUSED
     return _ANSWERS.get(told["reason"]) or BadRecord(told["reason"], told["allowed"])
@@ -169,9 +176,11 @@ class Client:
     `token`: one with the rights of what is called. `context`: how TLS trusts the server; by default by the authorities
     of the system. `timeout_s`: how long the server may say nothing. `retry_s`: for how long a request is sent again if
     it may pass later, as while the server starts anew, and if its answer was lost. So a `put` may answer `DUPLICATE`,
-    and a `requeue` or `again` what became of the first try. Any thread may use it, also in a process that was forked.
-    `put_many` sends a megabyte at a time: after an error, some of it may be accepted. Errors: those of the queue's own
-    calls; `WrongUsage` for a right that is missing; `DeliveryFailed` if the server can't be asked.
+    and a `requeue` or `again` what became of the first try. A `put` that replaces is sent again only if the server has
+    not taken it; otherwise `DeliveryFailed` says that it may have been accepted. Any thread may use it, also in a
+    process that was forked. `put_many` sends a megabyte at a time: after an error, some of it may be accepted. Errors:
+    those of the queue's own calls; `WrongUsage` for a right that is missing; `DeliveryFailed` if the server can't be
+    asked.
 
     `view`: as of a queue, `client.view.list(key="k")`, and `show`, `dead`, `status`, `destinations`, `tenants`.
     """
@@ -185,6 +194,8 @@ class Client:
         timeout_s: float = 30.0,
         retry_s: float = 60.0,
     ) -> None:
+        if not isinstance(token, str | None):
+            raise WrongUsage(f"token is {type(token).__name__}: give text, or None")
         given = None if token is None else token.encode()
         self._calls = _ServedQueue(HttpControl(url, given, context, timeout_s, retry_s))
 
@@ -238,7 +249,8 @@ def _awaited(
 class AsyncClient:
     """A `Client` for asyncio, with the same arguments: each call is awaited, and runs in one of eight threads.
 
-    If its task is cancelled, the request may still be done.
+    If its task is cancelled, the request may still be done. `retry_s` counts from the call, also while all threads are
+    busy.
     """
 
     def __init__(
@@ -251,7 +263,8 @@ class AsyncClient:
         retry_s: float = 60.0,
     ) -> None:
         self._client = Client(url, token, context=context, timeout_s=timeout_s, retry_s=retry_s)
-        self._threads = ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="asks-server")
+        self._calls: set[StopEvent] = set()
+        self._start_threads()
 
     put = _awaited(Client.put)
     put_many = _awaited(Client.put_many)
@@ -274,7 +287,20 @@ class AsyncClient:
 
     async def call(self, ask: Callable[[], _T]) -> _T:
         """Call this in a thread of the client, as `await client.call(client.view.status)`."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, ask)
+        if self._process != os.getpid():  # the threads are the parent's
+            self._start_threads()
+        context, is_over = copy_context(), StopEvent()
+        context.run(call.set, (time.monotonic(), is_over))
+        self._calls.add(is_over)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, context.run, ask)
+        finally:
+            is_over.set()
+            self._calls.discard(is_over)
+
+    def _start_threads(self) -> None:
+        self._process = os.getpid()
+        self._threads = ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="asks-server")
 
     @property
     def view(self) -> ServerView:
@@ -282,7 +308,9 @@ class AsyncClient:
         return self._client.view
 
     async def close(self) -> None:
-        """Wait for the calls that were begun, and close the connections."""
+        """Wait for the answers to requests that were sent, send none again, and close the connections."""
+        for is_over in [*self._calls]:
+            is_over.set()
         await asyncio.to_thread(self._threads.shutdown)
         self._client.close()
 

@@ -159,7 +159,7 @@ class HttpControl(ServerView):
             case RemoveTenant(name):
                 answer = self.request("DELETE", path_of("tenants", name))
         self.warning = answer.get("warning")
-        return Answer(answer["state"])
+        return answer.answer
 
     def event(self, event: Event) -> int:
         """As of `StoreControl`."""

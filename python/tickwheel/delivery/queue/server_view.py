@@ -2,17 +2,21 @@
 
 import http.client
 import random
+import re
 import ssl
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 import msgspec
 
-from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+from tickwheel._event import Event
+from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage, quoted
 from tickwheel.delivery.base.tls_errors import sentence, usual_context
-from tickwheel.delivery.queue.connections import Connections
+from tickwheel.delivery.model.entries import Answer
+from tickwheel.delivery.queue.connections import LONGEST_ANSWER, Connections, NotConnected
 from tickwheel.delivery.sight import (
     Action,
     DestinationPage,
@@ -24,6 +28,7 @@ from tickwheel.delivery.sight import (
 )
 from tickwheel.delivery.sight.tenants import TenantPage, TenantSeen
 from tickwheel.delivery.sinks.addresses import without_secrets
+from tickwheel.delivery.sinks.failures import retry_after_s
 
 _T = TypeVar("_T")
 _TIMEOUT_S: Final = 30.0
@@ -31,6 +36,11 @@ _WAITS_S: Final = (0.1, 5.0)  # the first before another try, and the longest
 _NDJSON: Final = "application/x-ndjson"
 _BATCH_BYTES, _BATCH_LINES = 1 << 20, 5_000
 _PASSING: Final = (408, 429)
+_MOST_S: Final = 1_000_000  # a socket takes no longer time
+_MAY_BE_ACCEPTED: Final = "it may have been accepted, and is not sent again, as it replaces a message"
+
+call: ContextVar[tuple[float, Event] | None] = ContextVar("call", default=None)
+"""When the call of an `AsyncClient` began, as `time.monotonic` has it; set: it tries no more."""
 
 
 class Refused(WrongUsage):
@@ -41,8 +51,26 @@ class Refused(WrongUsage):
         self.status, self.reason, self.allowed = status, reason, allowed
 
 
-class _MayPass(DeliveryFailed):
-    pass
+class _MayPass(Exception):
+    def __init__(self, failed: Exception, after_s: float = 0) -> None:
+        self.failed, self.after_s = DeliveryFailed(str(failed)), after_s
+
+
+class Fields(dict[str, Any]):
+    """An object of an answer. One that is not as of a tickwheel serve raises `DeliveryFailed` where it is read."""
+
+    def __missing__(self, name: str) -> Any:
+        raise DeliveryFailed(f"the server answers, but not as a tickwheel serve: {name!r} is missing")
+
+    @property
+    def answer(self) -> Answer:
+        """What its `state` says."""
+        try:
+            return Answer(self["state"])
+        except ValueError as error:
+            raise DeliveryFailed(
+                f"the server answers, but not as a tickwheel serve of this version: {error}"
+            ) from error
 
 
 class _Shown(Details, frozen=True, kw_only=True):
@@ -66,6 +94,15 @@ class ServerView:
         timeout_s: float = _TIMEOUT_S,
         retry_s: float = 0,
     ) -> None:
+        if not isinstance(url, str):
+            raise WrongUsage(f"url is {quoted(url)}: give the address of a tickwheel serve, as http://127.0.0.1:7400")
+        if token is not None and re.fullmatch(rb"[!-~]+", token) is None:
+            raise WrongUsage("the token has a character that no token has, or none at all: it is ASCII without spaces")
+        if not isinstance(context, ssl.SSLContext | None):
+            raise WrongUsage(f"context is {quoted(context)}: give an ssl.SSLContext, or None")
+        for name, given, least in (("timeout_s", timeout_s, 0.001), ("retry_s", retry_s, 0)):
+            if isinstance(given, bool) or not isinstance(given, int | float) or not least <= given <= _MOST_S:
+                raise WrongUsage(f"{name} is {quoted(given)}: give {least} to {_MOST_S:,} seconds")
         try:
             parts = urlsplit(url)
         except ValueError as error:  # as of half a bracket
@@ -126,9 +163,9 @@ class ServerView:
         """The figures of the server, which also knows its keys in doubt."""
         return self._show("/status", StoreStatus)
 
-    def request(self, method: str, path: str, body: object = None) -> Any:
+    def request(self, method: str, path: str, body: object = None) -> Fields:
         """The answer to a request."""
-        return msgspec.json.decode(self._ask(method, path, body))
+        return Fields(msgspec.json.decode(self._ask(method, path, body)))
 
     def close(self) -> None:
         """Close the connections that are kept."""
@@ -150,45 +187,83 @@ class ServerView:
             )
             raise DeliveryFailed(problem) from error
 
-    def lines(self, path: str, body: bytes) -> Sequence[Any]:
+    def lines(self, path: str, body: bytes) -> Sequence[Fields]:
         """The answers to a body of many records, in order."""
-        return [msgspec.json.decode(line) for line in self._ask("POST", path, body, _NDJSON).splitlines()]
+        text = self._ask("POST", path, body, _NDJSON)
+        return [Fields(msgspec.json.decode(line)) for line in text.splitlines()]
 
     def _ask(self, method: str, path: str, body: object = None, kind: str = "application/json") -> bytes:
-        """An answer in JSON, an object that tells no problem; or lines of it."""
+        """An answer in JSON, an object that tells no problem; or a line of it for each record."""
         data = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
-        end_s, wait_s = time.monotonic() + self._retry_s, _WAITS_S[0]
+        began_s, is_over = call.get() or (time.monotonic(), Event())
+        wait_s = _WAITS_S[0]
         while True:
             try:
                 return self._try(method, path, data, kind)
-            except _MayPass:
-                if time.monotonic() + wait_s > end_s:
-                    raise
-            time.sleep(wait_s * random.uniform(0.5, 1))  # noqa: S311, so that clients do not come together
+            except _MayPass as passing:
+                after_s = max(passing.after_s, wait_s * random.uniform(0.5, 1))  # noqa: S311, so that clients spread
+                if time.monotonic() + after_s > began_s + self._retry_s or is_over.wait(after_s):
+                    raise passing.failed from passing.__cause__
             wait_s = min(2 * wait_s, _WAITS_S[1])
 
     def _try(self, method: str, path: str, data: bytes | None, kind: str) -> bytes:
         headers = {**self._headers, "content-type": kind}
+        replaces = "?replace=" in path
         try:
-            status, text = self._connections.ask(method, self._path + path, data, headers)
+            head, text = self._connections.ask(method, self._path + path, data, headers, is_once=replaces)
+            if len(text) > LONGEST_ANSWER:
+                raise DeliveryFailed(f"{self._url} answers more than {LONGEST_ANSWER:,} bytes, and no more is read")
+            if kind == _NDJSON and head.status == http.client.OK:
+                self._check_lines(text, (data or b"").count(b"\n") + 1)
+                return text
+        except NotConnected as error:
+            failed = self._not_asked(error.__cause__)
+            raise (failed if isinstance(error.__cause__, ssl.SSLError) else _MayPass(failed)) from error.__cause__
         except (OSError, http.client.HTTPException) as error:
-            is_tls = isinstance(error, ssl.SSLError)
-            failed = f"{self._url} can't be asked: {sentence(error) if is_tls else error}"
-            raise (DeliveryFailed if is_tls else _MayPass)(failed) from error
-        if kind != _NDJSON or status != http.client.OK:
-            self._check(status, text)
+            failed = self._not_asked(error)
+            if replaces:
+                raise DeliveryFailed(f"{failed}: {_MAY_BE_ACCEPTED}") from error
+            raise (failed if isinstance(error, ssl.SSLError) else _MayPass(failed)) from error
+        may_pass = head.status >= 500 or head.status in _PASSING
+        try:
+            self._check(head.status, text)
+        except (DeliveryFailed, Refused) as failed:
+            if not may_pass:
+                raise
+            is_refused = head.status in _PASSING or head.status == http.client.SERVICE_UNAVAILABLE
+            if replaces and not (is_refused and b"\n" not in (data or b"")):  # of many, some may be accepted
+                raise DeliveryFailed(f"{failed}: {_MAY_BE_ACCEPTED}") from failed
+            raise _MayPass(failed, retry_after_s(head) or 0) from failed.__cause__
         return text
 
+    def _not_asked(self, error: BaseException | None) -> DeliveryFailed:
+        told = sentence(error) if isinstance(error, ssl.SSLError) else error
+        return DeliveryFailed(f"{self._url} can't be asked: {told}")
+
+    def _check_lines(self, text: bytes, count: int) -> None:
+        """Errors: `IncompleteRead`, `DeliveryFailed`."""
+        lines = text.splitlines()
+        try:
+            if len(lines) == count and all(isinstance(msgspec.json.decode(line), dict) for line in lines):
+                return
+        except msgspec.DecodeError:
+            pass
+        if len(lines) <= count and text[:1] in (b"", b"{"):
+            raise http.client.IncompleteRead(text)
+        raise DeliveryFailed(f"{self._url} answers 200, and not as a tickwheel serve does")
+
     def _check(self, status: int, text: bytes) -> None:
-        may_pass = status >= 500 or status in _PASSING
+        """Errors: `Refused`, `DeliveryFailed`."""
         try:
             answer = msgspec.json.decode(text)
-            if "reason" in answer and "state" not in answer:
-                refused = Refused(self._url, status, answer["reason"], answer["allowed"])
-                raise _MayPass(str(refused)) if may_pass else refused
-        except (msgspec.DecodeError, TypeError, KeyError) as error:
-            failed = f"{self._url} answers {status}, and not as a tickwheel serve does"
-            raise (_MayPass if may_pass else DeliveryFailed)(failed) from error
+        except msgspec.DecodeError:
+            answer = None
+        if isinstance(answer, dict):
+            if "state" in answer or ("reason" not in answer and 200 <= status < 300):
+                return
+            if isinstance(answer.get("reason"), str) and isinstance(answer.get("allowed"), str):
+                raise Refused(self._url, status, answer["reason"], answer["allowed"])
+        raise DeliveryFailed(f"{self._url} answers {status}, and not as a tickwheel serve does")
 
 
 def batches(lines: Iterable[bytes]) -> Iterator[bytes]:
