@@ -57,6 +57,14 @@ fn a_series_ends_after_so_many_calls_or_at_a_time__t20() {
 }
 
 #[test]
+fn a_call_that_was_added_beside_the_last_one_leaves_none__t20() {
+    let mut last = occurrences(Every { times: Some(1), ..Every::new(ms(1)) });
+    last.end_call((1_000, 1_000));
+    last.end_call((1_500, 1_500));
+    assert_eq!(last.due_us(), None);
+}
+
+#[test]
 fn what_was_due_during_a_pause_is_left_out__t20() {
     for missed in [Missed::All, Missed::Skip, Missed::Last] {
         let mut occurrences = occurrences(Every { missed, ..Every::new(ms(10)) });

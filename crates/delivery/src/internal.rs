@@ -6,6 +6,7 @@ pub use crate::base::display::{LONGEST_REASON, cut, with_commas};
 pub use crate::base::error::OTHER_CONTENT;
 pub use crate::base::json::{on_one_line, write_text};
 pub use crate::base::open_stores::{is_open_here, store_is_open};
+pub use crate::base::times::checked_pause_end;
 pub use crate::due::measures::{BOUNDS_US, CAUSES, Histogram};
 pub use crate::due::window::Bounds;
 pub use crate::formats::arrow_rows::ArrowRows;

@@ -25,7 +25,7 @@ fn the_bindings_use_these_names_of_the_inside_alone() {
                  Opened Origin Other Outcome Ownership PARTITIONS PageOf Parsed PartKind Payload Progress REMEMBER_MS Request \
                  Reschedule Running SETTINGS SPARE_FUNCTION_THREADS Schema Seen Snapshot Stop \
                  SystemWallTime TZ TenantChange TenantSeen Ticket UNTIL_EVENT Value WallTime backup batches beside_webhooks check check_destination check_name \
-                 check_tenant check_traceparent checked checked_destination checked_tenant compact cut due_from_digits_or_text has_dictionaries \
+                 check_tenant check_traceparent checked checked_destination checked_pause_end checked_tenant compact cut due_from_digits_or_text has_dictionaries \
                  is_open_here not_json on_one_line owners_of read_hand_off record_as_given restore rfc_3339 store_is_open with_commas \
                  write_stream write_text";
     assert_eq!(names("internal.rs").join(" "), known);

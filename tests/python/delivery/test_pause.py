@@ -75,6 +75,11 @@ def test_a_pause_with_an_end_is_shown_and_ends_by_itself__D16(tmp_path: Path, pa
         assert queue.view.status().pause_ends == []
         with pytest.raises(BadRecord, match="until is 5, which looks like"):
             queue.pause(**part, until=5)
+        queue.pause(**part)
+        with pytest.raises(
+            BadRecord, match=r"until is 2025-12-01T08:00:00.000Z, which is over, so nothing was changed"
+        ):
+            queue.pause(**part, until="2025-12-01T08:00:00Z")
 
 
 def test_what_is_paused_says_until_when__D16_D23_D24(tmp_path: Path) -> None:

@@ -97,12 +97,15 @@ def test_each_call_of_a_timer_reads_a_value_alike__T13(value: Any) -> None:
         listed = [due_ms for due_ms, _ in timer.pending()]
         for error in refused:
             known = (f"{name} must be ", "the period must be ", "a task must be due before ", "__index__ returned ")
+            known += ("every() needs period_ms or gap_ms",) * (name == "period_ms" and value is None)
             assert isinstance(error, Own) or str(error).startswith(known), error
             assert listed == [NOW_MS + 86_400_000] * (at == 2), "it is where it was"
         dues.append([type(error) for error in refused] or listed)
     after, *others, every = dues
     assert others == [after] * 2
-    if every != after:
+    if value is None:
+        assert (after, every) == ([TypeError], [ValueError])
+    elif every != after:
         assert every == [ValueError]
         assert after[0] - NOW_MS < 0.001, "a period of none, or below a microsecond"
     if isinstance(value, float) and not isinstance(after[0], type):

@@ -13,6 +13,7 @@ use jiff::civil::{Date, DateTime};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::base::display::quoted;
 use crate::base::error::BadRecord;
 
@@ -49,6 +50,21 @@ pub(crate) fn due_in_range(due_ms: i64, name: &str) -> Result<i64, BadRecord> {
     } else {
         Err(BadRecord::new(format!("{name} is out of range"), ALLOWED))
     }
+}
+
+/// Checks when a pause is to end by itself.
+///
+/// # Errors
+/// The wall clock has passed the time.
+pub fn checked_pause_end(until_ms: i64) -> Result<i64, BadRecord> {
+    if until_ms * 1_000 > SystemWallTime.now_us() {
+        return Ok(until_ms);
+    }
+    let until = String::from_utf8_lossy(&rfc_3339(until_ms)).into_owned();
+    Err(BadRecord::new(
+        format!("until is {until}, which is over, so nothing was changed"),
+        "a time that is still to come",
+    ))
 }
 
 /// Checks a delay in milliseconds. A delay below 0 makes the message overdue.

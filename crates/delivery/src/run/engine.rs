@@ -26,7 +26,7 @@ use crate::base::open_stores::FileId;
 use crate::base::summary::Summary;
 use crate::base::sync::{Mutex, MutexGuard, Rank};
 use crate::due::clocks::{Armed, timer};
-use crate::due::dispatcher::Dispatcher;
+use crate::due::dispatcher::{Dispatcher, Event};
 use crate::due::measures::Percentiles;
 use crate::due::pace::Pace;
 use crate::due::places::PlaceLimits;
@@ -429,7 +429,9 @@ impl Engine {
     /// Why the store can't be written now, if it can't: nothing is sent, and calls are refused.
     #[must_use]
     pub fn waits_for_store(&self) -> Option<String> {
-        self.queue.lock().waits.as_ref().map(|(error, _)| error.to_string())
+        let waits = self.queue.lock().waits.as_ref().map(|(error, _)| error.to_string());
+        let quiet = || self.replication().filter(|it| it.role == Role::QuietOwner);
+        waits.or_else(|| quiet().map(|it| format!("{WAITS} ({})", it.trouble.unwrap_or_default())))
     }
 
     /// Gives the error to tickets that were begun.
@@ -548,6 +550,12 @@ impl Engine {
     ) -> Option<(u64, Vec<Delivery>)> {
         dispatcher.advance();
         self.flush(dispatcher);
+        if let Some(lease) = &self.lease {
+            dispatcher.events.extend(lease.change().map(|it| match it {
+                Ok(why) => Event::StoreWaits { reason: format!("{WAITS} ({why}); it is tried until it can be") },
+                Err(after_ms) => Event::StoreGoesOn { after_ms },
+            }));
+        }
         if self.queue.is_behind(self.timer.clock().now_us()) || self.lease.as_ref().is_some_and(|it| !it.is_held()) {
             return None;
         }
@@ -646,8 +654,12 @@ impl Engine {
             let figures = lease.figures();
             if figures.role == Role::QuietOwner && figures.lag_rows > 0 {
                 let path = self.ownership.upgrade().map(|it| it.path().to_owned()).unwrap_or_default();
-                let what = "PostgreSQL has not confirmed what is written";
-                return Err(DeliveryError::StoreWaits(StoreError::new(&path, what, "look at PostgreSQL")));
+                let what = figures.trouble.unwrap_or_else(|| "PostgreSQL does not answer".to_owned());
+                return Err(DeliveryError::StoreWaits(StoreError::new(
+                    &path,
+                    format!("{WAITS} ({what})"),
+                    "try again",
+                )));
             }
             pause.park_timeout(Duration::from_millis(5));
         }
@@ -666,6 +678,9 @@ impl Engine {
         }
     }
 }
+
+/// Of a replicated store.
+const WAITS: &str = "nothing could be written for two seconds";
 
 fn history_id(store_id: &str, restored: Option<&str>) -> String {
     restored.map_or_else(|| store_id.to_owned(), |it| format!("{store_id}-{it}"))

@@ -112,8 +112,8 @@ def state(id_: str, answer: str, key: str | None = None) -> Do:
     return Do("state", answer, {"id": id_, "key": key})
 
 
-def pause(key: str | None = None, **more: int) -> Do:
-    return Do("pause", "paused", {"key": key, **more})
+def pause(key: str | None = None, answer: str = "paused", **more: int) -> Do:
+    return Do("pause", answer, {"key": key, **more})
 
 
 def resume(key: str | None = None) -> Do:
@@ -319,13 +319,15 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
     "pause until": (
         pause(until=FAR),
         put("a", due=PAST),
+        pause(answer="refused", until=PAST),
         state("a", "waiting"),
-        pause(until=PAST),
+        resume(),
         arrived(("a", 1)),
         pause("k", until=FAR),
         put("b", due=PAST, key="k"),
+        pause("k", answer="refused", until=PAST),
         state("b", "waiting", key="k"),
-        pause("k", until=PAST),
+        resume("k"),
         arrived(("b", 1)),
     ),
     "expiry": (

@@ -306,6 +306,8 @@ class Commands(Http):
         seen = CliRunner().invoke(command, [op.replace("_", "-"), server, *name, *options])
         said = seen.stdout + seen.stderr
         if op in ("pause", "resume"):
+            if seen.exit_code == 2 and "which is over" in said:
+                return "refused"
             assert seen.exit_code == 0, said
             return {"pause": "paused", "resume": "resumed"}[op]
         if op == "event" and seen.exit_code == 0:

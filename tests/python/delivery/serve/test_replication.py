@@ -306,6 +306,24 @@ def test_the_owner_says_how_far_postgresql_is_behind__D21(tmp_path: Path, start:
     assert f"replication:      epoch 1, taken by {owner}; owner; 0.0 s behind: 0 groups, 0 bytes; no base" in shown
 
 
+def test_an_owner_whose_postgresql_is_away_is_not_ready_and_its_log_says_why__D21(
+    tmp_path: Path, start: Start, address: str, postgres_server: PostgresServer
+) -> None:
+    server = start(tmp_path / "s.db", "--replicate-to", VARIABLE).listening()
+    assert server.ask("GET", "/readyz")[:2] == (200, {"status": "ok"})
+    postgres_server.stop()
+    try:
+        while server.ask("GET", "/readyz")[:2] != (503, {"status": "store"}):
+            time.sleep(0.05)
+        while "nothing could be written for two seconds" not in (line := server.says()):
+            assert line
+    finally:
+        postgres_server.start()
+    while server.ask("GET", "/readyz")[:2] != (200, {"status": "ok"}):
+        time.sleep(0.05)
+    assert server.ask("POST", "/messages", {"id": "a", "delay_ms": 60_000}).status == 201
+
+
 def test_a_store_moves_into_replication_and_out_of_it__D21(tmp_path: Path, address: str, table: Table) -> None:
     file, copy = tmp_path / "s.db", tmp_path / "copy.db"
     with DeliveryQueue(file, to=table.spec) as queue:

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Deliverer, usage};
 use crate::base::error::DeliveryError;
-use crate::base::times::due_in_range;
+use crate::base::times::{checked_pause_end, due_in_range};
 use crate::group::items::{Answer, Failing, Item, TenantChange};
 use crate::group::operations::TENANTS_ARE_ONE;
 use crate::message::events::KeyEvent;
@@ -57,7 +57,8 @@ use crate::store::PartKind;
 /// deliverer.put(Message::after("cake", Duration::ZERO, "done").with_key("kitchen"))?;
 /// deliverer.resume(Part::All)?;
 /// assert_eq!(deliverer.state(Some("kitchen"), "cake")?, Answer::Waiting); // its key is still paused
-/// deliverer.pause_until(Part::Key("kitchen"), SystemTime::now())?; // it ends by itself
+/// let soon = SystemTime::now() + Duration::from_millis(50);
+/// deliverer.pause_until(Part::Key("kitchen"), soon)?; // it ends by itself
 /// deliverer.cancel(None, "search")?;
 /// assert!(deliverer.wait_until_empty(minute)?);
 /// # deliverer.close(None)?;
@@ -292,9 +293,13 @@ impl Deliverer {
     /// counts, also if it is shorter, or has no end.
     ///
     /// # Errors
-    /// The same as for [`pause`](Deliverer::pause), or the time is not between 1970 and the year 9999.
+    /// The same as for [`pause`](Deliverer::pause), or the time is over, or after the year 9999.
     pub fn pause_until(&self, part: Part<'_>, until: SystemTime) -> Result<Answer, DeliveryError> {
-        self.set_pause(part, true, Some(due_in_range(ms_of(until), "until").map_err(usage)?))
+        self.set_pause(
+            part,
+            true,
+            Some(due_in_range(ms_of(until), "until").and_then(checked_pause_end).map_err(usage)?),
+        )
     }
 
     /// Ends the pause: messages that are due are sent. [`Answer::Resumed`], also if it was not paused, or [`Answer::Unknown`].

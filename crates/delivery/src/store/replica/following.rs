@@ -80,14 +80,20 @@ pub(crate) fn catch_up(db: &mut Connection, chain: &mut dyn Chain, lease: &Lease
     loop {
         lease.look()?;
         let at = at(db)?.ok_or_else(|| unusable("the base has no place in the chain".to_owned()))?;
-        let rows = chain.read(at.n).map_err(Failed::Away)?;
-        let is_next = |row: &Row| row.link.n == at.n + 1;
-        let Some(first) = rows.first().filter(|it| it.link == at && rows.get(1).is_none_or(is_next)) else {
+        let mut rows = chain.read(at.n).map_err(Failed::Away)?;
+        let together = 1 + rows.windows(2).take_while(|pair| pair[1].link.n == pair[0].link.n + 1).count();
+        let are_all = rows.len() <= together; // otherwise some were deleted
+        rows.truncate(together);
+        let Some(first) = rows.first().filter(|it| it.link == at && (are_all || together > 1)) else {
             let base = chain.base().map_err(Failed::Away)?.filter(|it| it.at.n > at.n && at_before != Some(at));
             let owner = meta::get::<String>(db, OWNER)?.unwrap_or_default();
             match base {
                 Some(base) if is_before(at, &owner, chain)? => fetch(db, chain, &base, lease)?,
-                _ => return Err(unusable(format!("PostgreSQL has lost row {} of the chain", at.n)).into()),
+                _ => return Err(unusable(format!(
+                    "PostgreSQL has not the row {} of the chain: it has lost it, or the address names another store",
+                    at.n
+                ))
+                .into()),
             }
             (at_before, replay) = (Some(at), Replay::of(db)?);
             continue;

@@ -15,6 +15,8 @@ pub(super) const QUIET_MS: i64 = LEASE_MS + LEASE_MS / 10;
 /// How often an idle owner inserts a row.
 pub(crate) const BEAT_EVERY_MS: i64 = LEASE_MS / 3;
 
+const HELD: i64 = i64::MIN;
+
 type Open = Arc<dyn Fn() -> std::result::Result<Box<dyn Chain>, String> + Send + Sync>;
 /// Milliseconds that also pass while the machine sleeps.
 type ClockMs = Arc<dyn Fn() -> i64 + Send + Sync>;
@@ -67,6 +69,11 @@ impl Replicate {
         Self { look: Arc::new(look), ..self }
     }
 
+    /// The function that is called while it waits.
+    pub(super) fn look(&self) -> Look {
+        self.look.clone()
+    }
+
     /// Connects.
     pub(super) fn open(&self) -> std::result::Result<Box<dyn Chain>, String> {
         (self.open)()
@@ -80,6 +87,7 @@ impl Replicate {
             until_ms: AtomicI64::new(i64::MIN),
             epoch: AtomicI64::new(-1),
             is_stopping: AtomicBool::new(false),
+            quiet_ms: AtomicI64::new(HELD),
             seen: Mutex::default(),
         }
     }
@@ -132,6 +140,8 @@ pub(crate) struct Lease {
     /// The number of its last take-over; below 0: there was none.
     epoch: AtomicI64,
     is_stopping: AtomicBool,
+    /// Since when it is told as a quiet owner, or `HELD`.
+    quiet_ms: AtomicI64,
     /// The figures, and since when there is a lag. Held for a moment only.
     seen: Mutex<(Replication, Option<i64>)>,
 }
@@ -158,6 +168,7 @@ impl Lease {
     }
 
     pub(super) fn end(&self) {
+        self.quiet_ms.store(self.now_ms(), Ordering::Relaxed); // the end says why
         self.until_ms.store(i64::MIN, Ordering::Release);
     }
 
@@ -209,15 +220,36 @@ impl Lease {
         seen.1 = seen.1.or(Some(now_ms));
     }
 
-    /// Shows the figures to the program.
+    /// Shows the figures to the program, while the store is opened for the first time.
     ///
     /// # Errors
     /// The opening is to end.
     pub(super) fn look(&self) -> Result<()> {
-        if self.is_stopping() {
-            return Err(STOPPED);
-        }
+        if self.epoch() >= 0 { self.go_on() } else { self.ask() }
+    }
+
+    /// Shows the figures to the program.
+    ///
+    /// # Errors
+    /// What waits is to end.
+    pub(super) fn ask(&self) -> Result<()> {
+        self.go_on()?;
         if (self.look)(&self.figures()) { Ok(()) } else { Err(Broken::Closed) }
+    }
+
+    /// Since the last call, the process has become a quiet owner (`Ok`: why), or goes on after that (`Err`: milliseconds).
+    pub(crate) fn change(&self) -> Option<Result<String, u64>> {
+        let (now_ms, is_quiet) = (self.now_ms(), !self.is_held());
+        let since_ms = self.quiet_ms.swap(if is_quiet { now_ms } else { HELD }, Ordering::Relaxed);
+        match (since_ms, is_quiet) {
+            (HELD, true) => Some(Ok(self.figures().trouble.unwrap_or_else(|| "no answer".to_owned()))),
+            (HELD, false) => None,
+            (since_ms, true) => {
+                self.quiet_ms.store(since_ms, Ordering::Relaxed);
+                None
+            }
+            (since_ms, false) => Some(Err((now_ms - since_ms).max(0) as u64)),
+        }
     }
 
     /// From now on nothing waits for the chain, or for the disk: the process ends.

@@ -1,6 +1,6 @@
 //! The process that owns a chain, and how it became its owner.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,9 +16,14 @@ use crate::store::file::options::Limits;
 use crate::store::maintenance::Stop;
 use crate::store::replay::Replay;
 use crate::store::sql::{Broken, Result, execute};
+use crate::store::tables::meta;
 
 /// The longest wait between two tries of an insert.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// The name in `meta` of the epoch with which this file ends its chain.
+const LEAVING: &str = "chain_leaving";
+const LEFT: &str = "name another store, for a new chain; a file of this one becomes a store of its own by `tickwheel store backup`, and \
+                    `tickwheel store restore` of that";
 /// How often a standby looks for new rows.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -58,15 +63,13 @@ impl Replica {
                 return Err(Broken::Fenced); // memory has what the owner since then has changed
             }
             if newest.kind == Kind::Left {
-                let what =
-                    "the store has left replication, and its chain has ended: name another store, for a new chain";
-                return Err(unusable(what.to_owned()));
+                return Err(Broken::Chain("the store has left replication, and its chain has ended".to_owned(), LEFT));
             }
             let is_over = matches!(newest.kind, Kind::Made | Kind::Ended) || newest.epoch == lease.epoch();
             if is_over || seen_ms.is_some_and(|seen_ms| lease.now_ms() - seen_ms >= QUIET_MS) {
                 let taken = Row::after(newest.link, newest.epoch + 1, Kind::Taken, name_of_this_process(db)?);
                 let mut it = Self { chain, at: newest.link, epoch: taken.epoch, lease: lease.clone() };
-                match it.append(&taken) {
+                match it.append(&taken, Lease::look) {
                     Ok(()) => {
                         note_owner(db, &taken, lease)?;
                         lease.set_epoch(taken.epoch);
@@ -93,8 +96,8 @@ impl Replica {
     /// Returns when the row, which comes after the last one, is stored, however often it has to be tried.
     ///
     /// # Errors
-    /// The row was refused: this process does not own the chain any more. It was asked to stop.
-    fn append(&mut self, first: &Row) -> Result<()> {
+    /// The row was refused: this process does not own the chain any more; those of `go_on`, which is asked before each further try.
+    fn append(&mut self, first: &Row, go_on: fn(&Lease) -> Result<()>) -> Result<()> {
         let mut beat;
         let mut row = first;
         let mut wait = Duration::from_millis(10);
@@ -120,7 +123,7 @@ impl Replica {
                 }
                 Appended::Unknown(reason) => {
                     self.lease.note_trouble(reason);
-                    self.lease.go_on()?;
+                    go_on(&self.lease)?;
                     self.chain.wait(wait);
                     wait = LONGEST_WAIT.min(2 * wait);
                 }
@@ -136,14 +139,17 @@ impl Replica {
         let kind = if body.is_empty() { Kind::Beat } else { Kind::Group };
         let row = Row::after(self.at, self.epoch, kind, body);
         note_at(db, row.link)?;
-        self.append(&row)?;
+        self.append(&row, Lease::go_on)?;
         let mut committed = execute(db, "COMMIT", ()).map(drop);
         // From here on there is no way back: what is in the chain was written.
-        while committed.is_err() {
+        while let Err(error) = committed {
+            self.lease.note_lag(1, row.body.len() as u64);
+            self.lease.note_trouble(error.of(Path::new(db.path().unwrap_or_default())).to_string());
             self.lease.go_on()?;
             self.chain.wait(LOOK_EVERY);
             committed = self.again(db, &row);
         }
+        self.lease.note_lag(0, 0);
         Ok(())
     }
 
@@ -162,14 +168,22 @@ impl Replica {
         self.chain.append(Some(self.at), &row); // without it, a standby waits for the end of the lease
     }
 
-    /// Ends the chain for good, and makes the file one without a chain.
+    /// Ends the chain for good, and makes the file one without a chain. After an error, `has_left` tells whether it has ended.
     ///
     /// # Errors
     /// As for `append`.
     pub(super) fn leave(mut self, db: &Connection) -> Result<()> {
-        self.append(&Row::after(self.at, self.epoch, Kind::Left, Vec::new()))?;
+        meta::put(db, LEAVING, self.epoch)?;
+        self.append(&Row::after(self.at, self.epoch, Kind::Left, Vec::new()), Lease::ask)?;
         forget(db, self.epoch)
     }
+}
+
+/// Whether this file has ended its chain, and does not know it yet.
+pub(super) fn has_left(db: &Connection, chain: &mut dyn Chain) -> Result<Option<i64>> {
+    let Some(epoch) = meta::get::<i64>(db, LEAVING)? else { return Ok(None) };
+    let newest = chain.newest().map_err(unusable)?;
+    Ok(newest.filter(|it| it.kind == Kind::Left && it.epoch == epoch).map(|_| epoch))
 }
 
 /// A look of a standby. Returns the newest row.

@@ -12,14 +12,17 @@ use tempfile::TempDir;
 
 use super::base::{Rows, make};
 use super::chain::{Base, Chain, Kind, Link, Row};
+use super::following::catch_up;
 use super::lease::{LEASE_MS, QUIET_MS};
 use super::{Appended, Lease, Replicate, Replication, Role};
+use crate::base::error::DeliveryError;
 use crate::base::sync::Mutex;
 use crate::due::window::Bounds;
 use crate::group::items::{Answer, Item};
 use crate::message::incoming::Digest;
 use crate::run::settings::Settings;
 use crate::scenarios::testing::{ByHand, LONG, START_MS, cancel, folder_in_memory, play_seeds, put, spawn};
+use crate::store::file::schema::connect;
 use crate::store::maintenance::Stop;
 use crate::store::maintenance::closed::compact;
 use crate::store::sql::failing;
@@ -153,6 +156,14 @@ impl Machine {
         let never = Limits { base_bytes: u64::MAX, ..Limits::default() };
         Rows::default().look_after(&path, chain, &self.lease, never, &Stop::default()).unwrap();
         made
+    }
+
+    /// A process without replication writes a group.
+    fn write_alone(&self, name: &str) {
+        let mut alone = Store::open(&self.path(), Options::new(DAY_MS, Box::new(|| 1), Box::new(|| 1))).unwrap();
+        alone.begin().unwrap();
+        alone.put_meta(name, 1).unwrap();
+        alone.commit().unwrap();
     }
 
     /// Writes a group. After an error the process ends.
@@ -399,7 +410,7 @@ fn rows_that_are_lost_are_found_by_the_owner_and_by_its_file() {
     chain.lose(1);
     assert!(!one.write("third"));
     let error = one.open(&chain).unwrap_err();
-    assert!(error.contains("PostgreSQL has lost row"), "{error}");
+    assert!(error.contains("PostgreSQL has not the row"), "{error}");
 }
 
 #[test]
@@ -410,7 +421,7 @@ fn a_file_of_another_store_or_without_the_chain_is_refused() {
     one.store = None;
     Machine::new(&another).open(&another).unwrap();
     let error = one.open(&another).unwrap_err();
-    assert!(error.contains("PostgreSQL has lost row"), "{error}");
+    assert!(error.contains("PostgreSQL has not the row"), "{error}");
     let alone = || Options::new(DAY_MS, Box::new(|| 1), Box::new(|| 1));
     let error = Store::open(&one.path(), alone()).unwrap_err().to_string();
     assert!(error.contains("only a process with --replicate-to may write it"), "{error}");
@@ -462,7 +473,7 @@ fn a_file_with_rows_that_were_lost_is_refused_though_a_base_is_newer() {
     assert!(other.write("third") && other.write("fourth") && other.make_base(&chain, None));
     one.store = None;
     let error = one.open(&chain).unwrap_err();
-    assert!(error.contains("PostgreSQL has lost row"), "{error}");
+    assert!(error.contains("PostgreSQL has not the row"), "{error}");
 }
 
 #[test]
@@ -481,11 +492,7 @@ fn a_damaged_base_changes_no_file() {
 fn a_store_with_messages_is_moved_in_and_its_base_comes_before_anything_else() {
     let chain = InMemory::default();
     let (mut one, mut other) = (Machine::new(&chain), Machine::new(&chain));
-    let mut alone = Store::open(&one.path(), Options::new(DAY_MS, Box::new(|| 1), Box::new(|| 1))).unwrap();
-    alone.begin().unwrap();
-    alone.put_meta("before", 1).unwrap();
-    alone.commit().unwrap();
-    drop(alone);
+    one.write_alone("before");
     chain.limit_pieces(Some(1));
     one.open(&chain).unwrap_err();
     chain.limit_pieces(None);
@@ -505,8 +512,7 @@ fn a_store_is_made_from_the_chain_and_leaves_it_for_good() {
     let chain = InMemory::default();
     let (mut one, restored) = (Machine::new(&chain), Machine::new(&chain));
     chain.replicate().restore(restored.path()).unwrap_err();
-    assert_eq!(chain.rows().len(), 0, "there was nothing to restore");
-    std::fs::remove_file(restored.path()).unwrap();
+    assert_eq!((chain.rows().len(), restored.path().exists()), (0, false), "there was nothing to restore");
     one.open(&chain).unwrap();
     assert!(one.write("first"));
     chain.replicate().restore(restored.path()).unwrap();
@@ -518,4 +524,85 @@ fn a_store_is_made_from_the_chain_and_leaves_it_for_good() {
     assert_eq!(alone.get_meta::<i64>("first").unwrap(), Some(1));
     let error = one.open(&chain).unwrap_err();
     assert!(error.contains("has left replication"), "{error}");
+}
+
+#[test]
+fn a_file_that_was_empty_at_its_first_try_brings_what_it_got_since() {
+    for fault in [Fault::Lost, Fault::Unheard] {
+        let chain = InMemory::default();
+        let (mut one, mut other) = (Machine::new(&chain), Machine::new(&chain));
+        chain.fail(vec![Some(fault)]);
+        one.open(&chain).unwrap_err();
+        one.write_alone("before");
+        if fault == Fault::Unheard {
+            let error = one.open(&chain).unwrap_err();
+            assert!(error.contains("while it was empty"), "{error}");
+            continue;
+        }
+        one.open(&chain).unwrap();
+        assert!(one.write("after"));
+        one.store.take().unwrap().end_chain();
+        other.open(&chain).unwrap();
+        assert!(has(&other, "before") && has(&other, "after"));
+    }
+}
+
+#[test]
+fn a_chain_whose_end_was_not_heard_is_left_by_the_next_try_and_by_no_other_file() {
+    let chain = InMemory::default();
+    let (mut one, mut other) = (Machine::new(&chain), Machine::new(&chain));
+    one.open(&chain).unwrap();
+    assert!(one.write("first"));
+    one.store.take().unwrap().end_chain();
+    other.open(&chain).unwrap();
+    other.store.take().unwrap().end_chain();
+    chain.fail(vec![Some(Fault::Unheard), None]); // the take-over is heard
+    let rows = chain.clone();
+    let stopped = chain.replicate().while_opening(move |_| rows.rows().iter().all(|it| it.kind != Kind::Left));
+    assert!(matches!(stopped.leave(one.path()).unwrap_err(), DeliveryError::Closed));
+    let error = chain.replicate().leave(other.path()).unwrap_err().to_string();
+    assert!(error.contains("its chain has ended") && error.contains("tickwheel store backup"), "{error}");
+    chain.replicate().leave(one.path()).unwrap();
+    one.write_alone("second");
+}
+
+#[test]
+fn a_file_at_a_take_over_whose_next_rows_were_deleted_is_filled_from_the_base() {
+    let chain = InMemory::default();
+    let (mut one, away) = (Machine::new(&chain), Machine::new(&chain));
+    one.open(&chain).unwrap();
+    one.store = None;
+    let mut db = connect(&away.path(), "OFF", None).unwrap();
+    for epoch in [2, 3] {
+        let newest = chain.clone().newest().unwrap().unwrap();
+        let taken = Row::after(newest.link, epoch, Kind::Taken, format!("{epoch} 1 host").into_bytes());
+        assert_eq!(chain.clone().append(Some(newest.link), &taken), Appended::Stored);
+        if epoch == 2 {
+            catch_up(&mut db, &mut chain.clone(), &away.lease).unwrap();
+        }
+    }
+    one.open(&chain).unwrap();
+    assert!(one.write("after") && one.make_base(&chain, None));
+    let head = catch_up(&mut db, &mut chain.clone(), &away.lease).unwrap();
+    assert_eq!(Some(head), chain.clone().newest().unwrap());
+}
+
+#[test]
+fn a_store_that_is_opened_anew_asks_no_program_whether_to_go_on() {
+    let chain = InMemory::default();
+    let asked = Arc::new(AtomicI64::new(0));
+    let counted = asked.clone();
+    let to = chain.replicate().while_opening(move |_| counted.fetch_add(1, Ordering::Relaxed) >= 0);
+    let one = Machine::new(&chain);
+    let lease = Arc::new(to.lease());
+    let open = || {
+        let mut options = Options::new(DAY_MS, Box::new(|| 1), Box::new(|| 1));
+        options.replicate = Some((to.clone(), lease.clone()));
+        Store::open_with(&one.path(), options, Digest::number, "OFF").unwrap()
+    };
+    drop(open());
+    let before = asked.load(Ordering::Relaxed);
+    assert!(before > 0);
+    drop(open());
+    assert_eq!(asked.load(Ordering::Relaxed), before);
 }

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::following::catch_up;
+use super::following::{catch_up, forget};
+use super::owner::has_left;
 use super::place::at;
-use super::{Lease, Replica, Replicate};
+use super::{Lease, Replica, Replicate, Role};
 use crate::base::error::{DeliveryError, StoreError};
 use crate::store::file::options::Limits;
 use crate::store::file::owner::Ownership;
@@ -61,11 +63,14 @@ impl Replicate {
         if !store.is_file() {
             return Err(DeliveryError::Usage(format!("there is no store {}", store.display())));
         }
-        let end = Instant::now() + GONE_WITHIN;
-        let to = self.clone().while_opening(move |_| Instant::now() < end);
+        let (end, look) = (Instant::now() + GONE_WITHIN, self.look());
+        let to = self.clone().while_opening(move |it| look(it) && (it.role != Role::Standby || Instant::now() < end));
         to.with_file(store, |db, lease| {
             if at(db)?.is_none() {
                 return Err(super::unusable("it is not replicated".to_owned()));
+            }
+            if let Some(epoch) = has_left(db, &mut *self.open().map_err(super::unusable)?)? {
+                return forget(db, epoch); // an earlier try
             }
             Replica::open(db, &to, lease, Limits::default())?.leave(db)
         })
@@ -76,13 +81,16 @@ impl Replicate {
         store: &Path,
         run: impl FnOnce(&mut Connection, &Arc<Lease>) -> Result<()>,
     ) -> Result<(), DeliveryError> {
-        let ownership = Ownership::try_take(store)?;
+        let mut ownership = Ownership::try_take(store)?;
+        let is_done = Arc::new(AtomicBool::new(false));
+        ownership.remove_unless(is_done.clone());
         let path = ownership.path();
         let mut db = schema::connect(path, "FULL", None)?;
         run(&mut db, &Arc::new(self.lease())).map_err(|broken| match broken {
             Broken::Closed => DeliveryError::Closed,
             broken => broken.of(path).into(),
         })?;
+        is_done.store(true, Ordering::SeqCst);
         db.close().map_err(|(_, error)| StoreError::because(path, &error).into())
     }
 }

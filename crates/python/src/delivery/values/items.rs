@@ -11,7 +11,7 @@ use crate::delivery::values::puts::{event_of, put_of};
 use crate::tools::made_once::{imported, intern};
 use tickwheel_delivery::internal::{
     ActionKind, Cancel, Failing, Filter, Item, PartKind, Progress, Reschedule, TenantChange, check_destination,
-    check_name, check_tenant, checked_destination, checked_tenant, with_commas,
+    check_name, check_tenant, checked_destination, checked_pause_end, checked_tenant, with_commas,
 };
 use tickwheel_delivery::{BadRecord, Letter};
 
@@ -52,7 +52,8 @@ pub(crate) fn entry_of(item: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<
         Item::Forget { id, key: key.unwrap_or_default() }
     } else if item.is_exact_instance(imported!(py, ENTRIES, "Pause")?) {
         let is_paused = item.getattr(intern!(py, "is_paused"))?.extract()?;
-        let until_ms = item.getattr(intern!(py, "until_ms"))?.extract()?;
+        let until_ms: Option<i64> = item.getattr(intern!(py, "until_ms"))?.extract()?;
+        let until_ms = until_ms.map(checked_pause_end).transpose().map_err(|bad| bad_record(py, &bad))?;
         let destination: Option<String> = item.getattr(intern!(py, "destination"))?.extract()?;
         let tenant: Option<String> = item.getattr(intern!(py, "tenant"))?.extract()?;
         let (part, name) = match (destination, tenant, key_of(item)?) {

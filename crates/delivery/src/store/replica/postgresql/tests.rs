@@ -15,9 +15,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::super::tests::exercise;
 use super::super::{Kind, Replicate, Role};
-use crate::scenarios::testing::{LONG, spawn, test_named, wait_until};
+use crate::scenarios::testing::{LONG, Told, spawn, test_named, wait_until};
 use crate::store::Limits;
-use crate::{Answer, Deliverer, Destination, Message, Settings, Verdict};
+use crate::{Answer, Deliverer, Destination, Event, Message, Settings, Verdict};
 use server::Server;
 
 #[test]
@@ -34,7 +34,8 @@ fn while_postgresql_is_away_nothing_is_answered_or_sent_and_then_all_is() {
     let Some(server) = Server::start("") else { return };
     let folder = tempfile::tempdir().unwrap();
     let (to, arrived) = recording();
-    let settings = Settings { replicate: Some(Replicate::to(&server.address("away")).unwrap()), ..Settings::default() };
+    let (replicate, told) = (Some(Replicate::to(&server.address("away")).unwrap()), Told::default());
+    let settings = Settings { replicate, observer: Arc::new(told.clone()), ..Settings::default() };
     let deliverer = Deliverer::open_with(folder.path().join("store.db"), to, settings).unwrap();
     deliverer.put(Message::after("later", Duration::from_millis(2_500), "1")).unwrap();
     server.stop();
@@ -47,13 +48,17 @@ fn while_postgresql_is_away_nothing_is_answered_or_sent_and_then_all_is() {
     let asked = deliverer.clone();
     spawn(move || answer.send(asked.destinations()));
     let error = answered.recv_timeout(LONG).expect("it does not wait").unwrap_err().to_string();
-    assert!(error.contains("PostgreSQL has not confirmed"), "{error}");
+    assert!(error.contains("nothing could be written"), "{error}");
     assert_eq!((deliverer.len(), deliverer.summary().accepted), (1, 1), "what is on disk is told");
     server.go_on();
     assert!(waits.wait(Some(LONG)).expect("it is answered").is_ok());
     let found: BTreeSet<String> = (0..2).map(|_| arrived.recv_timeout(LONG).unwrap()).collect();
     assert_eq!(found, BTreeSet::from(["later".to_owned(), "while it is away".to_owned()]));
     assert_eq!(deliverer.close(Some(LONG)).unwrap().delivered, 2);
+    let told: Vec<Event> = told.events();
+    let [waits, goes_on] = &told[..] else { panic!("{told:?}") };
+    assert!(matches!(waits, Event::StoreWaits { reason } if reason.contains("nothing could be written")), "{waits:?}");
+    assert!(matches!(goes_on, Event::StoreGoesOn { after_ms: 1.. }), "{goes_on:?}");
 }
 
 /// The names of the delivered messages.
