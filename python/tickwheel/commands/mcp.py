@@ -50,12 +50,7 @@ def mcp(target: str, access: dict[str, Any], listen: str | None) -> None:
     address = Address.of("--listen", listen)
     if not address.is_loopback:
         raise WrongUsage(f"--listen {listen} is not on loopback: listen on 127.0.0.1, behind a proxy with TLS")
-    no_pages = TransportSecuritySettings(allowed_hosts=["127.0.0.1:*", "localhost:*", "[::1]:*"])  # and no origin
-    made.run(
-        "streamable-http",
-        host=address.ip,
-        port=address.port,
-        stateless_http=True,
-        json_response=True,
-        transport_security=no_pages,
-    )
+    hosts = [f"{host}:*" for host in (address.ip, "127.0.0.1", "localhost", "[::1]")]
+    how: Any = {"stateless_http": True, "json_response": True}
+    how["transport_security"] = TransportSecuritySettings(allowed_hosts=hosts)  # and no origin: no page of a browser
+    made.run("streamable-http", host=address.ip, port=address.port, **how)

@@ -134,9 +134,7 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
         running = Running(store, job.opener, job.settings, letters.put, reporter.say)
     except KeyboardInterrupt as stop:
         by = stopped_by(stop)
-        return Result(
-            Summary(), None, interrupted=True, stopped_at=ITS_START, store=job.store, stopped_by=by, loaded_into=into
-        )
+        return Result(Summary(), None, True, ITS_START, job.store, stopped_by=by, loaded_into=into)
     except DeliveryFailed as error:
         return Result(Summary(), str(error), interrupted=False, stopped_at=ITS_START, store=job.store, loaded_into=into)
     with reporter:

@@ -4,7 +4,7 @@ A server gets each record as a line with the usual names. It does not know how f
 again is a duplicate there.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from tickwheel._stopping import stopped_by, stopped_by_signals
 from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed, WrongUsage
 from tickwheel.delivery.command.job import Job, Result, run
 from tickwheel.delivery.command.reading import ITS_START, Reading
-from tickwheel.delivery.model.entries import OTHER_CONTENT, Event, Letter, Reschedule
+from tickwheel.delivery.model.entries import OTHER_CONTENT, Answer, Event, Letter, Reschedule
 from tickwheel.delivery.model.message import MAX_PAYLOAD_LIMIT, Cancel, Columns, Message
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import Summary
@@ -21,7 +21,7 @@ from tickwheel.delivery.observe.dead_letters import PutLetters
 from tickwheel.delivery.observe.progress import Reporter
 from tickwheel.delivery.outbox.records import cancel_record, event_record, reschedule_record
 from tickwheel.delivery.queue.control import KEEP_IDS_DAYS, refuse_used
-from tickwheel.delivery.queue.server_view import Fields, ServerView, batches
+from tickwheel.delivery.queue.server_view import ServerView
 from tickwheel.delivery.read.sources import OpenSource, Source
 from tickwheel.delivery.sinks import Destination
 
@@ -96,20 +96,15 @@ def _put(server: ServerView, source: str, records: Records, summary: Summary, le
             letters.append(_letter(source, places[n], item.reason, item.allowed, b""))
         else:
             sent.append((n, item, _record_of(item) if record is None else record))
-    told = _told(server, (line for _, _, line in sent))
+    told = server.put(line for _, _, line in sent)
     for (n, item, line), answer in zip(sent, told, strict=True):
-        if "state" in answer:
-            _count(summary, item, answer)
+        if answer.state is not None:
+            _count(summary, item, answer.state, answer.let_go or 0)
         else:
-            letters.append(_letter(source, places[n], answer["reason"], answer["allowed"], line))
+            letters.append(_letter(source, places[n], answer.reason, answer.allowed, line))
             summary.dead_letters += 1
-            summary.conflicts += answer["reason"] == OTHER_CONTENT.reason
-        yield _line_of(places[n])
-
-
-def _told(server: ServerView, lines: Iterable[bytes]) -> Iterator[Fields]:
-    for body in batches(lines):
-        yield from server.lines("/messages", body)
+            summary.conflicts += answer.reason == OTHER_CONTENT.reason
+        yield place[1] if (place := places[n]) else 0
 
 
 def _record_of(item: Message | Cancel | Reschedule | Event) -> bytes:
@@ -118,12 +113,11 @@ def _record_of(item: Message | Cancel | Reschedule | Event) -> bytes:
     if isinstance(item, Reschedule):
         return reschedule_record(item.id, item.key, item.due_ms, None).encode()
     assert isinstance(item, Event)
-    return event_record(item.id, item.key, item.event, item.payload, item.remember_ms, MAX_PAYLOAD_LIMIT).encode()
+    return event_record(item, MAX_PAYLOAD_LIMIT).encode()
 
 
-def _count(summary: Summary, item: object, answer: dict[str, Any]) -> None:
-    state = answer["state"]
-    summary.let_go += answer.get("let_go", 0)
+def _count(summary: Summary, item: object, state: Answer, let_go: int) -> None:
+    summary.let_go += let_go
     if isinstance(item, Cancel) and state != "cancelled":
         name = "cancels_unknown" if state == "unknown" else "cancels_too_late"
     elif state == "cancelled":
@@ -134,10 +128,6 @@ def _count(summary: Summary, item: object, answer: dict[str, Any]) -> None:
     setattr(summary, name, getattr(summary, name) + 1)
 
 
-def _line_of(place: tuple[str, int, bytes | None] | None) -> int:
-    return 0 if place is None else place[1]
-
-
 def _letter(source: str, place: tuple[str, int, bytes | None] | None, reason: str, allowed: str, line: bytes) -> Letter:
-    record = None if place is None else place[2]
-    return Letter(source, _line_of(place), reason, allowed, record or line)
+    number, record = (0, None) if place is None else place[1:]
+    return Letter(source, number, reason, allowed, record or line)

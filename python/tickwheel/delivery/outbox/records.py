@@ -13,6 +13,7 @@ import msgspec
 
 from tickwheel._native import read_records, record_fields, rfc_3339
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
+from tickwheel.delivery.model.entries import Event
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Message
 from tickwheel.delivery.model.payloads import json_of
 from tickwheel.delivery.observe.tracing import current_traceparent
@@ -42,18 +43,12 @@ def reschedule_record(id: object, key: object, due: object, delay_ms: object) ->
     return _checked({"op": "reschedule", **fields})
 
 
-def event_record(
-    id: object,  # noqa: A002
-    key: object,
-    event: object,
-    payload: Any,
-    remember_ms: object,
-    max_payload: int = MAX_PAYLOAD,
-) -> str:
+def event_record(it: Event, max_payload: int = MAX_PAYLOAD) -> str:
     """The record of an event. Errors: `BadRecord`, `WrongUsage`."""
+    remember_ms, payload = it.remember_ms, it.payload
     if isinstance(remember_ms, timedelta):
         remember_ms //= timedelta(milliseconds=1)
-    fields = {"op": "event", "id": id, "key": key, "event": event, "remember_ms": remember_ms}
+    fields = {"op": "event", "id": it.id, "key": it.key, "event": it.event, "remember_ms": remember_ms}
     if isinstance(payload, bytes):
         return _checked(fields | {"payload_base64": b64encode(payload).decode()}, max_payload)
     return _checked(fields | {"payload": None if payload is None else msgspec.Raw(json_of(payload))}, max_payload)

@@ -7,7 +7,6 @@ is known by a name, so that it can be sent again.
 import asyncio
 import os
 import ssl
-import sys
 import time
 from base64 import b64encode
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -34,12 +33,12 @@ from tickwheel.delivery.model.entries import (
     SetDestination,
     SetTenant,
 )
-from tickwheel.delivery.model.message import Message
+from tickwheel.delivery.model.message import MAX_PAYLOAD_LIMIT, Message
 from tickwheel.delivery.observe.tracing import current_traceparent
 from tickwheel.delivery.outbox.records import event_record, fields_of
 from tickwheel.delivery.queue.control import HttpControl
 from tickwheel.delivery.queue.queue import DeliveryQueue
-from tickwheel.delivery.queue.server_view import Fields, Refused, ServerView, address, batches, call, path_of
+from tickwheel.delivery.queue.server_view import Refused, ServerView, Told, address, call, path_of
 from tickwheel.delivery.sight import Action
 
 _P = ParamSpec("_P")
@@ -47,7 +46,6 @@ _T = TypeVar("_T")
 
 _AT_A_TIME: Final = 8
 _ANSWERS: Final = {OTHER_CONTENT.reason: Answer.CONFLICT, MANY_WAIT.reason: Answer.FULL}
-_ANY_SIZE: Final = sys.maxsize  # the server knows how large a payload may be
 _NO_DESTINATION: Final = 422
 _NOT_OF_THE_ITEM: Final = (401, 403, 404, 405)
 
@@ -73,7 +71,7 @@ class _ServedQueue(DeliveryQueue):
 
     def put_many(self, messages: Iterable[Message | Mapping[str, Any] | Sequence[Any]]) -> list[Answer]:
         given: Any = list(messages) if isinstance(messages, Iterable) else messages
-        read_records(given, format="messages", max_payload=_ANY_SIZE)
+        read_records(given, format="messages", max_payload=MAX_PAYLOAD_LIMIT)
         answers = list(self._put(given))
         for answer in answers:
             if isinstance(answer, BadRecord):
@@ -83,14 +81,11 @@ class _ServedQueue(DeliveryQueue):
     def action(self, id: str) -> Action | None:  # noqa: A002
         if id is None:
             raise WrongUsage("id is None: give the id of an action")
-        found = self.server.request("GET", path_of("actions", id))
-        return msgspec.convert(found, Action) if "kind" in found else None
+        return self.server.find(path_of("actions", id), "kind", Action)
 
     def _ask(self, parts: Sequence[object], read: Callable[[list[Receipt]], _T], **_options: Any) -> _T:
-        [item] = parts
-        read_records(
-            item, format="item", max_payload=_ANY_SIZE
-        )  # the same errors as of a queue, before anything is sent
+        [item] = parts  # the same errors as of a queue, before anything is sent
+        read_records(item, format="item", max_payload=MAX_PAYLOAD_LIMIT)
         return read([self._told(item)])  # type: ignore[list-item]
 
     def _told(self, item: Any) -> _Told:
@@ -108,16 +103,16 @@ class _ServedQueue(DeliveryQueue):
                 raise WrongUsage(f"{refused.reason}: {refused.allowed}") from refused
             raise BadRecord(refused.reason, refused.allowed) from refused
 
-    def _row(self, item: Any) -> tuple[int, str, Answer, int | None]:
+    def _row(self, item: Any) -> tuple[int, str, Answer | BadRecord, int | None]:
         if isinstance(item, Event):
-            record = event_record(item.id, item.key, item.event, item.payload, item.remember_ms, _ANY_SIZE)
-            [told] = self.server.lines("/messages", record.encode())
+            record = event_record(item, MAX_PAYLOAD_LIMIT)
+            [told] = self.server.put([record.encode()])
             if isinstance(answer := _answer_of(told), BadRecord):
                 raise answer
-            return 1, "event", answer, told.get("let_go")
+            return 1, "event", answer, told.let_go
         if isinstance(item, Look):
             found = self.server.request("GET", address("/message", id=item.id, key=item.key))
-            return 1, "look", found.answer, None
+            return 1, "look", _answer_of(found), None
         if isinstance(item, Act):
             self.server.begin(item)
             return 1, "act", Answer.ACCEPTED, None
@@ -126,9 +121,7 @@ class _ServedQueue(DeliveryQueue):
     def _put(self, given: Sequence[Any]) -> Iterator[Answer | BadRecord]:
         """Put them in their order, some in each request."""
         for query, records in groupby(map(_record_of, given), key=lambda it: it[0]):
-            for body in batches(line for _, line in records):
-                for told in self.server.lines(f"/messages{query}", body):
-                    yield _answer_of(told)
+            yield from map(_answer_of, self.server.put((line for _, line in records), query))
 
 
 def _record_of(given: Any) -> tuple[str, bytes]:
@@ -150,12 +143,12 @@ def _record_of(given: Any) -> tuple[str, bytes]:
     return query, msgspec.json.encode({name: value for name, value in record.items() if value is not None})
 
 
-def _answer_of(told: Fields) -> Answer | BadRecord:
-    if "state" in told:
-        return told.answer
-    if told["status"] == _NO_DESTINATION:
+def _answer_of(told: Told) -> Answer | BadRecord:
+    if told.state is not None:
+        return told.state
+    if told.status == _NO_DESTINATION:
         return Answer.REFUSED
-    return _ANSWERS.get(told["reason"]) or BadRecord(told["reason"], told["allowed"])
+    return _ANSWERS.get(told.reason) or BadRecord(told.reason, told.allowed)
 
 
 def _asked(
@@ -194,9 +187,7 @@ class Client:
         timeout_s: float = 30.0,
         retry_s: float = 60.0,
     ) -> None:
-        if not isinstance(token, str | None):
-            raise WrongUsage(f"token is {type(token).__name__}: give text, or None")
-        given = None if token is None else token.encode()
+        given: Any = token.encode(errors="surrogatepass") if isinstance(token, str) else token
         self._calls = _ServedQueue(HttpControl(url, given, context, timeout_s, retry_s))
 
     put = _asked(DeliveryQueue.put)
@@ -263,8 +254,8 @@ class AsyncClient:
         retry_s: float = 60.0,
     ) -> None:
         self._client = Client(url, token, context=context, timeout_s=timeout_s, retry_s=retry_s)
-        self._calls: set[StopEvent] = set()
-        self._start_threads()
+        self._begun = set[StopEvent]()
+        self._process = 0  # no threads
 
     put = _awaited(Client.put)
     put_many = _awaited(Client.put_many)
@@ -287,20 +278,21 @@ class AsyncClient:
 
     async def call(self, ask: Callable[[], _T]) -> _T:
         """Call this in a thread of the client, as `await client.call(client.view.status)`."""
-        if self._process != os.getpid():  # the threads are the parent's
-            self._start_threads()
-        context, is_over = copy_context(), StopEvent()
-        context.run(call.set, (time.monotonic(), is_over))
-        self._calls.add(is_over)
+        if self._process != os.getpid():  # a fork has no threads of its parent
+            self._process = os.getpid()
+            self._threads = ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="asks-server")
+        asked_s, is_over = time.monotonic(), StopEvent()
+
+        def asked() -> _T:
+            call.set((time.monotonic() - asked_s, is_over))
+            return ask()
+
+        self._begun.add(is_over)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, context.run, ask)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, asked)
         finally:
             is_over.set()
-            self._calls.discard(is_over)
-
-    def _start_threads(self) -> None:
-        self._process = os.getpid()
-        self._threads = ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="asks-server")
+            self._begun.discard(is_over)
 
     @property
     def view(self) -> ServerView:
@@ -309,9 +301,10 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Wait for the answers to requests that were sent, send none again, and close the connections."""
-        for is_over in [*self._calls]:
+        for is_over in self._begun:
             is_over.set()
-        await asyncio.to_thread(self._threads.shutdown)
+        if self._process == os.getpid():
+            await asyncio.to_thread(self._threads.shutdown)
         self._client.close()
 
     async def __aenter__(self) -> Self:

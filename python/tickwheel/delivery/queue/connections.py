@@ -7,13 +7,11 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import SplitResult
 
+from tickwheel.delivery.sinks.failures import retry_after_s
+
 _MOST_IDLE: Final = 8
 LONGEST_ANSWER: Final = 1 << 26
 """Bytes: a payload and an event of 16 MiB each, and what JSON adds to them."""
-
-
-class NotConnected(Exception):
-    """Nothing was sent. Its cause is an `OSError`."""
 
 
 class Connections:
@@ -27,15 +25,15 @@ class Connections:
         self._process = os.getpid()
 
     def ask(
-        self, method: str, path: str, body: bytes | None, headers: dict[str, str], *, is_once: bool
-    ) -> tuple[http.client.HTTPResponse, bytes]:
-        """The head of the answer, and its text, cut after one byte more than `LONGEST_ANSWER`.
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], *, is_new: bool
+    ) -> tuple[int, float, bytes]:
+        """The status of the answer, its `Retry-After` in seconds, and its text, cut one byte after `LONGEST_ANSWER`.
 
-        `is_once`: on a new connection, since the server may have closed a kept one before the request, or after it.
-        Errors: `NotConnected`, `OSError`, `HTTPException`.
+        `is_new`: on a new connection, and once. If a kept one is closed, the request is sent again. Errors: `OSError`,
+        `HTTPException`.
         """
         while True:
-            connection, is_used = self._next(is_new=is_once)
+            connection, is_used = self._next(is_new=is_new)
             try:
                 connection.request(method, path, body, headers)
                 response = connection.getresponse()
@@ -54,7 +52,7 @@ class Connections:
                 connection.close()
             else:
                 self._idle.append(connection)
-            return response, text
+            return response.status, retry_after_s(response.headers) or 0, text
 
     def __del__(self) -> None:
         self.close()
@@ -73,12 +71,6 @@ class Connections:
             if not is_new:
                 return self._idle.pop(), True
         host, port = self._url.hostname or "", self._url.port
-        made = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
         if self._url.scheme == "https":
-            made = http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=self._context)
-        try:
-            made.connect()
-        except OSError as error:
-            made.close()
-            raise NotConnected from error
-        return made, False
+            return http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=self._context), False
+        return http.client.HTTPConnection(host, port, timeout=self._timeout_s), False

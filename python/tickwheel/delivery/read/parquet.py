@@ -12,7 +12,7 @@
 pyarrow is loaded when the first Parquet file is named: `pip install 'tickwheel[parquet]'`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tickwheel._native import ArrowRows, Records
@@ -21,6 +21,8 @@ from tickwheel.delivery.model.message import MAX_PAYLOAD, MAX_RECORD, Columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tickwheel.delivery.read.blocks import WallNs
 
 _STEP = 32
 _ROWS = 1024
@@ -40,12 +42,7 @@ def need_pyarrow() -> None:
 
 
 def read_parquet(
-    source: str,
-    stream: BinaryIO,
-    columns: Columns,
-    now_ns: Callable[[], int | None],
-    after: int = 0,
-    max_payload: int = MAX_PAYLOAD,
+    source: str, stream: BinaryIO, columns: Columns, now_ns: "WallNs", after: int = 0, max_payload: int = MAX_PAYLOAD
 ) -> Iterator[tuple[Records, int]]:
     """The records of a Parquet file after the row `after`, each time with the row of the last one; 0 if none was read.
 

@@ -16,7 +16,7 @@ from tickwheel._native import CsvRows, NdjsonLines, Records
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.model.entries import Progress
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
-from tickwheel.delivery.read.blocks import Block, LineBlocks
+from tickwheel.delivery.read.blocks import Block, LineBlocks, WallNs
 from tickwheel.delivery.read.folders import SUFFIXES, files_of, path_as_text, way_to_read
 from tickwheel.delivery.read.parquet import need_pyarrow, read_parquet
 from tickwheel.delivery.read.resume import WatchedWhole, lines_taken
@@ -67,7 +67,7 @@ class OpenSource:
         source: Source,
         columns: Columns,
         before: Mapping[str, Progress],
-        now_ns: Callable[[], int | None] = time.time_ns,
+        now_ns: WallNs = time.time_ns,
         max_payload: int = MAX_PAYLOAD,
     ) -> None:
         self._max_payload = max_payload
@@ -115,19 +115,13 @@ class OpenSource:
 
     def _parquet(self, stream: BinaryIO, after: int) -> Iterator[Part]:
         watched = WatchedWhole(stream)
-        for records, line in read_parquet(
-            self.source.name, stream, self._columns, self._now_ns, after, self._max_payload
-        ):
+        how = self._columns, self._now_ns, after, self._max_payload
+        for records, line in read_parquet(self.source.name, stream, *how):
             yield Part(records, line, watched.progress(self._name, line))
 
 
 def read_csv(
-    source: str,
-    blocks: LineBlocks,
-    columns: Columns,
-    now_ns: Callable[[], int | None],
-    after: int = 0,
-    max_payload: int = MAX_PAYLOAD,
+    source: str, blocks: LineBlocks, columns: Columns, now_ns: WallNs, after: int = 0, max_payload: int = MAX_PAYLOAD
 ) -> Iterator[tuple[Records, int]]:
     """The records that begin after the line `after`, each time with the line where the last one begins. After a header
     that can't be used, which is one bad record, nothing of the file is read.

@@ -41,15 +41,15 @@ _Delay = Annotated[float | None, Field(description="Seconds from now. Or give du
 
 
 class _Arguments(FuncMetadata):
-    def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
-        """A payload stays what was given, also a text that is JSON."""
-        return super().pre_parse_json(data) | {name: data[name] for name in ("payload",) if name in data}
+    def validate_arguments(self, arguments_to_validate: dict[str, Any]) -> dict[str, Any]:
+        """As they are, and no others. A text stays one, also if it is JSON."""
+        return self.arg_model.model_validate(arguments_to_validate, extra="forbid").model_dump_one_level()
 
 
 class _Tool(Tool):
-    async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
+    async def run(self, *given: Any, **how: Any) -> Any:
         try:
-            return await super().run(arguments, context, convert_result)
+            return await super().run(*given, **how)
         except ToolError as error:
             if not isinstance(error.__cause__, ValidationError):
                 raise
@@ -75,11 +75,8 @@ def tools(connect: Connect) -> MCPServer[Any]:
 
         def add(function: Any) -> Any:
             tool = _Tool.from_function(function, name, annotations=noted, structured_output=False)
-            arguments = tool.fn_metadata.arg_model
-            arguments.model_config["extra"] = "forbid"
-            arguments.model_rebuild(force=True)
-            tool.parameters = arguments.model_json_schema(by_alias=True)
-            tool.fn_metadata = _Arguments(arg_model=arguments)
+            tool.fn_metadata = _Arguments(arg_model=tool.fn_metadata.arg_model)
+            tool.parameters["additionalProperties"] = False
             made.append(tool)
             return function
 
@@ -104,10 +101,8 @@ def tools(connect: Connect) -> MCPServer[Any]:
         """Schedule a message. The same call again changes nothing; another payload or time needs another id."""
 
         def put(client: Client) -> str:
-            when = _when(due, delay_seconds)
-            return _said(
-                "put", client.put(id, payload, **when, key=key, until_event=until_event, destination=destination)
-            )
+            when = _when(due, delay_seconds) | {"until_event": until_event, "destination": destination}
+            return _said("put", client.put(id, payload, key=key, **when))
 
         return ask(context, put)
 
@@ -163,14 +158,8 @@ def tools(connect: Connect) -> MCPServer[Any]:
         """Say that something has happened to a key: the messages that wait for this event are due now."""
         return ask(context, lambda client: f"It let go {client.event(key, name, id=id, payload=payload):,} messages.")
 
-    return MCPServer(
-        "tickwheel",
-        instructions=_INSTRUCTIONS,
-        version=__version__,
-        log_level="WARNING",
-        subscriptions=False,
-        tools=made,
-    )
+    how: Any = {"version": __version__, "log_level": "WARNING", "subscriptions": False, "tools": made}
+    return MCPServer("tickwheel", instructions=_INSTRUCTIONS, **how)
 
 
 def _when(due: str | None, delay_seconds: float | None) -> dict[str, Any]:

@@ -29,7 +29,6 @@ from tickwheel.delivery.serve.ports import Listening, Ports, why_few_connections
 from tickwheel.delivery.serve.systemd import Notifier
 from tickwheel.delivery.sinks import Opener
 
-
 _LOOK_EVERY_S = 0.1
 _STOP_WITHIN_S = 10
 _STOPPING = "stopping (a second signal ends it immediately)"
