@@ -51,6 +51,6 @@ def mcp(target: str, access: dict[str, Any], listen: str | None) -> None:
     if not address.is_loopback:
         raise WrongUsage(f"--listen {listen} is not on loopback: listen on 127.0.0.1, behind a proxy with TLS")
     hosts = [f"{host}:*" for host in (address.ip, "127.0.0.1", "localhost", "[::1]")]
-    how: Any = {"stateless_http": True, "json_response": True}
-    how["transport_security"] = TransportSecuritySettings(allowed_hosts=hosts)  # and no origin: no page of a browser
+    no_page = TransportSecuritySettings(allowed_hosts=hosts)  # no page of a browser: no origin is allowed
+    how: Any = {"stateless_http": True, "json_response": True, "transport_security": no_page}
     made.run("streamable-http", host=address.ip, port=address.port, **how)

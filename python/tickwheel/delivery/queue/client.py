@@ -90,26 +90,23 @@ class _ServedQueue(DeliveryQueue):
 
     def _told(self, item: Any) -> _Told:
         try:
-            if isinstance(item, Mapping):
-                [answer] = self._put([item])
-                if isinstance(answer, BadRecord):
-                    raise answer
-                return _Told([(1, "put", answer, None)])
-            return _Told([self._row(item)])
+            row = self._row(item)
         except Refused as refused:
             if refused.status in _NOT_OF_THE_ITEM:
                 raise
             if isinstance(item, Pause | SetDestination | SetTenant):
                 raise WrongUsage(f"{refused.reason}: {refused.allowed}") from refused
             raise BadRecord(refused.reason, refused.allowed) from refused
+        if isinstance(row[2], BadRecord):
+            raise row[2]
+        return _Told([row])
 
     def _row(self, item: Any) -> tuple[int, str, Answer | BadRecord, int | None]:
+        if isinstance(item, Mapping):
+            return 1, "put", next(self._put([item])), None
         if isinstance(item, Event):
-            record = event_record(item, MAX_PAYLOAD_LIMIT)
-            [told] = self.server.put([record.encode()])
-            if isinstance(answer := _answer_of(told), BadRecord):
-                raise answer
-            return 1, "event", answer, told.let_go
+            [told] = self.server.put([event_record(item, MAX_PAYLOAD_LIMIT).encode()])
+            return 1, "event", _answer_of(told), told.let_go
         if isinstance(item, Look):
             found = self.server.request("GET", address("/message", id=item.id, key=item.key))
             return 1, "look", _answer_of(found), None
@@ -169,11 +166,10 @@ class Client:
     `token`: one with the rights of what is called. `context`: how TLS trusts the server; by default by the authorities
     of the system. `timeout_s`: how long the server may say nothing. `retry_s`: for how long a request is sent again if
     it may pass later, as while the server starts anew, and if its answer was lost. So a `put` may answer `DUPLICATE`,
-    and a `requeue` or `again` what became of the first try. A `put` that replaces is sent again only if the server has
-    not taken it; otherwise `DeliveryFailed` says that it may have been accepted. Any thread may use it, also in a
-    process that was forked. `put_many` sends a megabyte at a time: after an error, some of it may be accepted. Errors:
-    those of the queue's own calls; `WrongUsage` for a right that is missing; `DeliveryFailed` if the server can't be
-    asked.
+    and a `requeue` or `again` what became of the first try. A `put` that replaces is sent again only if it was not
+    taken; else `DeliveryFailed` says that it may have been. Any thread may use it, also in a process that was forked.
+    `put_many` sends a megabyte at a time: after an error, some of it may be accepted. Errors: those of the queue's own
+    calls; `WrongUsage` for a right that is missing; `DeliveryFailed` if the server can't be asked.
 
     `view`: as of a queue, `client.view.list(key="k")`, and `show`, `dead`, `status`, `destinations`, `tenants`.
     """
@@ -240,8 +236,7 @@ def _awaited(
 class AsyncClient:
     """A `Client` for asyncio, with the same arguments: each call is awaited, and runs in one of eight threads.
 
-    If its task is cancelled, the request may still be done. `retry_s` counts from the call, also while all threads are
-    busy.
+    If its task is cancelled, the request may still be done. A wait for a thread counts to `retry_s`.
     """
 
     def __init__(

@@ -29,8 +29,7 @@ class Connections:
     ) -> tuple[int, float, bytes]:
         """The status of the answer, its `Retry-After` in seconds, and its text, cut one byte after `LONGEST_ANSWER`.
 
-        `is_new`: on a new connection, and once. If a kept one is closed, the request is sent again. Errors: `OSError`,
-        `HTTPException`.
+        `is_new`: not on a kept connection, by which it may be sent twice. Errors: `OSError`, `HTTPException`.
         """
         while True:
             connection, is_used = self._next(is_new=is_new)

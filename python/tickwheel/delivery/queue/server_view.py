@@ -1,7 +1,6 @@
 """What a `tickwheel serve` shows over HTTP, as `StoreView` shows it of a file (rule D14)."""
 
 import http.client
-import math
 import random
 import re
 import socket
@@ -97,7 +96,6 @@ class ServerView:
         timeout_s: float = _TIMEOUT_S,
         retry_s: float = 0,
     ) -> None:
-        url = str(url)
         if token is not None and (not isinstance(token, bytes) or re.fullmatch(rb"[!-~]+", token) is None):
             raise WrongUsage("the token has a character that no token has, or none at all: it is ASCII without spaces")
         if not isinstance(context, ssl.SSLContext | None):
@@ -106,7 +104,7 @@ class ServerView:
             if isinstance(given, bool) or not isinstance(given, int | float) or not least <= given <= _MOST_S:
                 raise WrongUsage(f"{name} is {quoted(given)}: give {least} to {_MOST_S:,} seconds")
         try:
-            parts = urlsplit(url)
+            parts = urlsplit(url := str(url))
         except ValueError as error:  # as of half a bracket
             raise WrongUsage(f"{without_secrets(url)} is no address of a tickwheel serve: {error}") from None
         if "@" in parts.netloc:
@@ -171,8 +169,7 @@ class ServerView:
     def put(self, records: Iterable[bytes], query: str = "") -> Iterator[Told]:
         """What becomes of each record, in order, some in each request. With a query, they replace others."""
         for batch in _batches(records):
-            path, body = f"/messages{query}", b"\n".join(batch)
-            text = self._ask("POST", path, body, records=len(batch), is_once=bool(query))
+            text = self._ask("POST", f"/messages{query}", b"\n".join(batch), records=len(batch), is_once=bool(query))
             yield from (self._read(line, Told) for line in text.splitlines())
 
     def find(self, path: str, field: str, kind: type[_T]) -> _T | None:
@@ -220,7 +217,7 @@ class ServerView:
         except (OSError, http.client.HTTPException) as error:
             is_tls = isinstance(error, ssl.SSLError)
             told = f"{self._url} can't be asked: {sentence(error) if is_tls else error}"
-            raise _MayPass(told, not isinstance(error, _NOT_SENT), math.inf if is_tls else 0) from error
+            raise _MayPass(told, not isinstance(error, _NOT_SENT), float("inf") if is_tls else 0) from error
         if len(text) > LONGEST_ANSWER:
             raise DeliveryFailed(f"{self._url} answers more than {LONGEST_ANSWER:,} bytes, and no more is read")
         if records and status == http.client.OK and text[:1] in (b"", b"{"):

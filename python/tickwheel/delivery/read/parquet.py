@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from tickwheel._native import ArrowRows, Records
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.model.message import MAX_PAYLOAD, MAX_RECORD, Columns
+from tickwheel.delivery.read.blocks import WallNs
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from tickwheel.delivery.read.blocks import WallNs
 
 _STEP = 32
 _ROWS = 1024
@@ -42,7 +41,7 @@ def need_pyarrow() -> None:
 
 
 def read_parquet(
-    source: str, stream: BinaryIO, columns: Columns, now_ns: "WallNs", after: int = 0, max_payload: int = MAX_PAYLOAD
+    source: str, stream: BinaryIO, columns: Columns, now_ns: WallNs, after: int = 0, max_payload: int = MAX_PAYLOAD
 ) -> Iterator[tuple[Records, int]]:
     """The records of a Parquet file after the row `after`, each time with the row of the last one; 0 if none was read.
 

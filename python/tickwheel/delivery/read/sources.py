@@ -70,7 +70,7 @@ class OpenSource:
         now_ns: WallNs = time.time_ns,
         max_payload: int = MAX_PAYLOAD,
     ) -> None:
-        self._max_payload = max_payload
+        self._most = max_payload
         self.source = source
         self._columns = columns
         self._name = path_as_text(source.path.resolve()) if source.path else ""
@@ -99,8 +99,8 @@ class OpenSource:
             raise DeliveryFailed(f"{self.source.name} can't be read: {error.strerror}") from error
 
     def _lines(self, stream: Any, after: int) -> Iterator[Part]:
-        lines = NdjsonLines(self.source.name, self._columns, self._max_payload, after=after)
-        blocks = LineBlocks(stream.read, 2 * self._max_payload)
+        lines = NdjsonLines(self.source.name, self._columns, self._most, after=after)
+        blocks = LineBlocks(stream.read, 2 * self._most)
         for block in blocks:
             records = lines.read(
                 block.data, first_line=block.first_line, left_out=block.left_out, now_ns=self._now_ns()
@@ -108,15 +108,14 @@ class OpenSource:
             yield Part(records, block.line, blocks.progress(self._name) if self.source.path is not None else None)
 
     def _csv(self, stream: Any, after: int) -> Iterator[Part]:
-        blocks = LineBlocks(stream.read, 2 * self._max_payload)
-        for records, line in read_csv(self.source.name, blocks, self._columns, self._now_ns, after, self._max_payload):
+        blocks = LineBlocks(stream.read, 2 * self._most)
+        for records, line in read_csv(self.source.name, blocks, self._columns, self._now_ns, after, self._most):
             progress = blocks.progress(self._name)._replace(line=line) if self.source.path is not None else None
             yield Part(records, line, progress)
 
     def _parquet(self, stream: BinaryIO, after: int) -> Iterator[Part]:
         watched = WatchedWhole(stream)
-        how = self._columns, self._now_ns, after, self._max_payload
-        for records, line in read_parquet(self.source.name, stream, *how):
+        for records, line in read_parquet(self.source.name, stream, self._columns, self._now_ns, after, self._most):
             yield Part(records, line, watched.progress(self._name, line))
 
 

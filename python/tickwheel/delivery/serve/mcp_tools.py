@@ -60,7 +60,7 @@ class _Tool(Tool):
 
 def tools(connect: Connect) -> MCPServer[Any]:
     """The server with its tools. `connect` is called for each call of a tool."""
-    made: list[Tool] = []
+    made = list[Tool]()
 
     def ask(context: Context[Any, Any], question: Callable[[Client], str]) -> str:
         scheme, _, token = ((context.headers or {}).get("authorization") or "").partition(" ")
