@@ -121,6 +121,7 @@ ASKS: list[Callable[[Client], Any]] = [
         answer(200, b'{"state":"moved"}\n'),
         answer(200, b""),
         answer(200, b'{"state":"accept'),
+        answer(200, b'{"state":"accept\n'),
         answer(200, b"\xff\xfe\n"),
         answer(302, b"", "location: http://127.0.0.1:1/"),
         answer(308, b"{}"),
