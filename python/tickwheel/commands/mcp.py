@@ -29,6 +29,8 @@ def mcp(target: str, access: dict[str, Any], listen: str | None) -> None:
     from tickwheel.delivery.serve.access import Address
 
     try:
+        from mcp.server.transport_security import TransportSecuritySettings
+
         from tickwheel.delivery.serve.mcp_tools import tools
     except ImportError as error:
         raise WrongUsage(f"{error.name} can't be imported ({error}): run pip install 'tickwheel[mcp]'") from error
@@ -48,4 +50,7 @@ def mcp(target: str, access: dict[str, Any], listen: str | None) -> None:
     address = Address.of("--listen", listen)
     if not address.is_loopback:
         raise WrongUsage(f"--listen {listen} is not on loopback: listen on 127.0.0.1, behind a proxy with TLS")
-    made.run("streamable-http", host=address.ip, port=address.port, stateless_http=True, json_response=True)
+    hosts = [f"{host}:*" for host in (address.ip, "127.0.0.1", "localhost", "[::1]")]
+    no_page = TransportSecuritySettings(allowed_hosts=hosts)  # no page of a browser: no origin is allowed
+    how: Any = {"stateless_http": True, "json_response": True, "transport_security": no_page}
+    made.run("streamable-http", host=address.ip, port=address.port, **how)

@@ -48,9 +48,9 @@ def test_folders_with_values_in_their_names_are_read_and_the_values_named__D2(tm
 
 
 WAYS = [
-    ("a.csv.gz", "run zcat {} | tickwheel deliver - --format csv"),
-    ("a b.ndjson.zst", "run zstdcat '{}' | tickwheel deliver - --format ndjson"),
-    ("a.jsonl.xz", "run xzcat {} | tickwheel deliver - --format ndjson"),
+    ("a.csv.gz", "pipe zcat {} into the same command, with - --format csv"),
+    ("a b.ndjson.zst", "pipe zstdcat '{}' into the same command, with - --format ndjson"),
+    ("a.jsonl.xz", "pipe xzcat {} into the same command, with - --format ndjson"),
     ("a.parquet.gz", "unpack it: zcat {} >a.parquet"),
 ]
 
@@ -75,8 +75,9 @@ def deliver(*given: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[byt
 def test_the_way_to_read_a_compressed_file_works__D11(tmp_path: Path) -> None:
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b'id;due;text\na;1700000000005;"two\nlines"\nb;x;\n'))
-    _, _, way = deliver(str(path)).stderr.decode().partition("run ")
-    command = way.replace("tickwheel", f"{sys.executable} -m tickwheel.cli").replace("\n", " ")
+    _, _, way = deliver(str(path)).stderr.decode().partition("pipe ")
+    again = f"| {sys.executable} -m tickwheel.cli deliver"
+    command = way.replace("\n", " ").replace("into the same command, with", again)
     done = subprocess.run(command, shell=True, capture_output=True, timeout=50)
     assert (done.returncode, done.stdout.count(b'"payload":{"text":"two\\nlines"}')) == (1, 1), done.stderr
     assert b'"source":"-","line":4' in done.stderr

@@ -10,8 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from delivery.serve.conftest import Served
+from delivery.serve.scripted import Scripted, accepted, answer
 from tickwheel.commands import tickwheel as command
-from tickwheel.delivery import DeliveryQueue, StoreView
+from tickwheel.delivery import DeliveryFailed, DeliveryQueue, StoreView
+from tickwheel.delivery.command import job
 
 pytestmark = pytest.mark.timeout(60)
 FAR = "2096-10-02T07:06:40Z"
@@ -131,3 +133,112 @@ def test_a_server_that_is_away_or_refuses_ends_it_with_the_exit_codes_of_deliver
     assert seen.exit_code == 3
     assert "Failed: http://127.0.0.1:1 can't be asked: " in " ".join(seen.stderr.split())
     assert "The input was not begun. To go on, run it again" in " ".join(seen.stderr.split())
+
+
+def many(count: int) -> str:
+    return "".join(f'{{"id": "{n}", "due": "{FAR}"}}\n' for n in range(count))
+
+
+REFUSALS = [
+    answer(403, b'{"reason":"this token may not","allowed":"produce"}'),
+    answer(413, b'{"reason":"too large","allowed":"less"}'),
+    answer(200, b"<html>"),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_refusal_after_something_was_accepted_is_a_failure_with_counts__D13(
+    refusal: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in.ndjson").write_text("{bad\n" + many(20_000))
+    into = Into(tmp_path, is_server=False)
+    with Scripted(lambda number, body: refusal if number else accepted(body)) as server:
+        into.target = server.url
+        seen = into.load("in.ndjson", "--summary", "s.json", "--dead-letters", "dead.ndjson")
+    assert seen.exit_code == 3, seen.output
+    said = " ".join(seen.stderr.split())
+    assert f"Failed: {server.url} answers" in said
+    assert f"Loaded into {server.url}; nothing was delivered." in said
+    count = json.loads(Path("s.json").read_text())["accepted"]
+    assert count > 100
+    assert f"The input was read up to line {count + 1} of in.ndjson. To go on, run it again" in said
+    assert len(Path("dead.ndjson").read_text().splitlines()) == 1
+
+
+def test_a_refusal_in_the_middle_of_what_was_read_at_once_is_a_failure_too__D13(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow")
+    rows = [{"id": f"{n}", "due": FAR, "payload": "x" * 3_000} for n in range(1_000)]
+    parquet.write_table(pa.Table.from_pylist(rows), "in.parquet")
+    into = Into(tmp_path, is_server=False)
+    with Scripted(lambda number, body: REFUSALS[0] if number else accepted(body)) as server:
+        into.target = server.url
+        seen = into.load("in.parquet", "--summary", "s.json")
+    count = json.loads(Path("s.json").read_text())["accepted"]
+    assert (seen.exit_code, 0 < count < 1_000) == (3, True)
+    assert f"The input was read up to line {count} of in.parquet." in " ".join(seen.stderr.split())
+
+
+def test_a_refusal_before_anything_was_accepted_is_wrong_usage__D13(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in.ndjson").write_text(many(3))
+    into = Into(tmp_path, is_server=False)
+    with Scripted(lambda _number, _body: REFUSALS[0]) as server:
+        into.target = server.url
+        seen = into.load("in.ndjson")
+    assert (seen.exit_code, "answers 403: this token may not" in " ".join(seen.stderr.split())) == (2, True)
+
+
+def test_a_server_says_how_large_a_payload_may_be__D12(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow")
+    large = "x" * (3 << 20)
+    event = {"id": "e", "key": "k", "op": "event", "event": "other", "payload": large}
+    lines = [{"id": "a", "due": FAR, "payload": large}, event]
+    Path("a.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    Path("b.csv").write_text(f"id,due,payload\nb,{FAR},{large}\n")
+    parquet.write_table(pa.table({"id": ["c"], "due": [FAR], "payload": [large]}), "c.parquet")
+    for most, accepted_ in ((4 << 20, 3), (1 << 20, 0)):
+        served = Served(tmp_path, name=f"{most}.db", max_payload=most)
+        into = Into(tmp_path, is_server=False)
+        into.target = served.url
+        seen = into.load("a.ndjson", "b.csv", "c.parquet", "--summary", "s.json", "--dead-letters", "dead.ndjson")
+        summary = json.loads(Path("s.json").read_text())
+        served.close()
+        assert (summary["accepted"], summary["dead_letters"]) == (accepted_, 0 if accepted_ else 4), seen.output
+        if accepted_:
+            assert (seen.exit_code, summary["events"]) == (0, 1)
+
+
+def test_what_was_loaded_before_is_not_said_to_be_loaded__D13(into: Into) -> None:
+    Path("in.ndjson").write_text(many(3))
+    assert "Loaded into" in " ".join(into.load("in.ndjson").stderr.split())
+    again = " ".join(into.load("in.ndjson").stderr.split())
+    assert f"Nothing new was loaded into {into.target}; nothing was delivered." in again
+    if not into.served:
+        assert "copy it to another name, and name that" in again
+
+
+def test_a_store_that_can_not_be_opened_is_not_said_to_be_of_deliver__D13(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in.ndjson").write_text(many(3))
+    into = Into(tmp_path, is_server=False)
+
+    def fails(*_: object, **__: object) -> None:
+        raise DeliveryFailed("the store can't be opened")
+
+    monkeypatch.setattr(job, "Running", fails)
+    seen = into.load("in.ndjson")
+    said = " ".join(seen.stderr.split())
+    assert (seen.exit_code, "--store" in said) == (3, False)
+    assert f"Nothing new was loaded into {into.target}" in said
+    assert "The input was not begun. To go on, run it again" in said

@@ -36,8 +36,10 @@ def print_result(console: Console, result: Result) -> None:
     if result.letters_left:
         kept = f"the next run with the store {result.store} writes them" if result.store else "no --store was given"
         _say(console, f"Not all dead letters are written: {kept}.")
-    if result.loaded_into is not None:
-        _say(console, f"Loaded into {result.loaded_into}; nothing was delivered.")
+    if (into := result.loaded_into) is not None:
+        it = result.summary
+        is_new = it.accepted or it.cancelled or it.cancels_unknown or it.rescheduled or it.events
+        _say(console, f"{'Loaded' if is_new else 'Nothing new was loaded'} into {into}; nothing was delivered.")
         if result.stopped_at:
             at = "was not begun" if result.stopped_at == ITS_START else f"was read up to {result.stopped_at}"
             _say(console, f"The input {at}. To go on, run it again: what was accepted counts once.")

@@ -129,13 +129,14 @@ def _run_and_end(job: Job, store: Path, reporter: Reporter) -> Result:
 
 def _run(job: Job, store: Path, reporter: Reporter) -> Result:
     letters = _Letters(job.put_letters)
+    into = None if job.delivers else str(store)
     try:
         running = Running(store, job.opener, job.settings, letters.put, reporter.say)
     except KeyboardInterrupt as stop:
         by = stopped_by(stop)
-        return Result(Summary(), None, interrupted=True, stopped_at=ITS_START, store=job.store, stopped_by=by)
+        return Result(Summary(), None, True, ITS_START, job.store, stopped_by=by, loaded_into=into)
     except DeliveryFailed as error:
-        return Result(Summary(), str(error), interrupted=False, stopped_at=ITS_START, store=job.store)
+        return Result(Summary(), str(error), interrupted=False, stopped_at=ITS_START, store=job.store, loaded_into=into)
     with reporter:
         end = _End(running, reporter)
         try:
@@ -151,7 +152,7 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
     late = max(letters.written - summary.dead_letters, 0)
     left, by = running.engine.left_letters, end.stopped_by
     ended = (end.failure, end.interrupted, stopped_at, job.store, late, left, by, running.recurring)
-    return Result(summary, *ended, loaded_into=None if job.delivers else str(store))
+    return Result(summary, *ended, loaded_into=into)
 
 
 def _deliver(job: Job, store: Path, running: Running, end: "_End", reporter: Reporter) -> None:

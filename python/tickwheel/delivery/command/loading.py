@@ -4,24 +4,24 @@ A server gets each record as a line with the usual names. It does not know how f
 again is a duplicate there.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from tickwheel._native import Records
 from tickwheel._stopping import stopped_by, stopped_by_signals
-from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed
+from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed, WrongUsage
 from tickwheel.delivery.command.job import Job, Result, run
 from tickwheel.delivery.command.reading import ITS_START, Reading
-from tickwheel.delivery.model.entries import OTHER_CONTENT, Event, Letter, Reschedule
-from tickwheel.delivery.model.message import Cancel, Columns, Message
+from tickwheel.delivery.model.entries import OTHER_CONTENT, Answer, Event, Letter, Reschedule
+from tickwheel.delivery.model.message import MAX_PAYLOAD_LIMIT, Cancel, Columns, Message
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import Summary
 from tickwheel.delivery.observe.dead_letters import PutLetters
 from tickwheel.delivery.observe.progress import Reporter
 from tickwheel.delivery.outbox.records import cancel_record, event_record, reschedule_record
 from tickwheel.delivery.queue.control import KEEP_IDS_DAYS, refuse_used
-from tickwheel.delivery.queue.server_view import ServerView, batches
+from tickwheel.delivery.queue.server_view import ServerView
 from tickwheel.delivery.read.sources import OpenSource, Source
 from tickwheel.delivery.sinks import Destination
 
@@ -67,42 +67,44 @@ def load_server(
         try:
             with reporter:
                 for source in sources:
-                    for part in OpenSource(source, columns, {}):
-                        letters = list(_put(server, source.name, part.records, summary))
-                        put_letters(sorted(letters, key=lambda letter: letter.line))
+                    for part in OpenSource(source, columns, {}, max_payload=MAX_PAYLOAD_LIMIT):
+                        letters = list[Letter]()
+                        try:
+                            for line in _put(server, source.name, part.records, summary, letters):
+                                at = f"line {line} of {source.name}"
+                        finally:
+                            put_letters(sorted(letters, key=lambda letter: letter.line))
                         at = f"line {part.line} of {source.name}"
                         reporter.show(summary, reading=True)
             at = None
         except KeyboardInterrupt as stop:
             by = stopped_by(stop)
-        except DeliveryFailed as error:
+        except (DeliveryFailed, WrongUsage) as error:
+            if isinstance(error, WrongUsage) and at == ITS_START:
+                raise
             failure = str(error)
     return Result(summary, failure, by is not None, at, None, stopped_by=by or "", loaded_into=name)
 
 
-def _put(server: ServerView, source: str, records: Records, summary: Summary) -> Iterator[Letter]:
-    """Put them, count the answers, and give those that are refused."""
+def _put(server: ServerView, source: str, records: Records, summary: Summary, letters: list[Letter]) -> Iterator[int]:
+    """Put them, count the answers, add those that are refused to `letters`, and give the line of each answer."""
     places = records.places()
     sent: list[tuple[int, Any, bytes]] = []
     for n, (item, record) in enumerate(zip(records.to_list(), records.message_records(), strict=True)):
         if isinstance(item, BadRecord):
             summary.dead_letters += 1
-            yield _letter(source, places[n], item.reason, item.allowed, b"")
+            letters.append(_letter(source, places[n], item.reason, item.allowed, b""))
         else:
             sent.append((n, item, _record_of(item) if record is None else record))
-    told = _told(server, (line for _, _, line in sent))
+    told = server.put(line for _, _, line in sent)
     for (n, item, line), answer in zip(sent, told, strict=True):
-        if "state" in answer:
-            _count(summary, item, answer)
-            continue
-        summary.dead_letters += 1
-        summary.conflicts += answer["reason"] == OTHER_CONTENT.reason
-        yield _letter(source, places[n], answer["reason"], answer["allowed"], line)
-
-
-def _told(server: ServerView, lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    for body in batches(lines):
-        yield from server.lines("/messages", body)
+        if answer.state is not None:
+            _count(summary, item, answer.state, answer.let_go or 0)
+        else:
+            letters.append(_letter(source, places[n], answer.reason, answer.allowed, line))
+            summary.dead_letters += 1
+            summary.conflicts += answer.reason == OTHER_CONTENT.reason
+        yield place[1] if (place := places[n]) else 0
 
 
 def _record_of(item: Message | Cancel | Reschedule | Event) -> bytes:
@@ -111,12 +113,11 @@ def _record_of(item: Message | Cancel | Reschedule | Event) -> bytes:
     if isinstance(item, Reschedule):
         return reschedule_record(item.id, item.key, item.due_ms, None).encode()
     assert isinstance(item, Event)
-    return event_record(item.id, item.key, item.event, item.payload, item.remember_ms).encode()
+    return event_record(item, MAX_PAYLOAD_LIMIT).encode()
 
 
-def _count(summary: Summary, item: object, answer: dict[str, Any]) -> None:
-    state = answer["state"]
-    summary.let_go += answer.get("let_go", 0)
+def _count(summary: Summary, item: object, state: Answer, let_go: int) -> None:
+    summary.let_go += let_go
     if isinstance(item, Cancel) and state != "cancelled":
         name = "cancels_unknown" if state == "unknown" else "cancels_too_late"
     elif state == "cancelled":

@@ -110,7 +110,7 @@ class Reading(threading.Thread):
                 nothing_new.append(source.name)
         if nothing_new:  # with another option, a user expects that they are read again
             self._say(f"Nothing new in files that earlier runs have read to the end: {some_of(nothing_new)}.")
-            self._say("To read one again, as with another option: copy it to another name, and deliver that.")
+            self._say("To read one again, as with another option: copy it to another name, and name that.")
         while self._submitted:
             if self._goes_on():
                 wait([answers for _, answers in self._submitted], _TRY_STORE_EVERY_S)

@@ -12,6 +12,9 @@ import msgspec
 MAX_PAYLOAD = 1 << 20
 """The most bytes of one payload (D12), unless set otherwise."""
 
+MAX_PAYLOAD_LIMIT = 16 << 20
+"""The most bytes that `serve` can be set to."""
+
 MAX_RECORD = 2 * MAX_PAYLOAD
 """The most bytes of one record: written as base64 or with doubled quotes, a payload may take twice its size."""
 

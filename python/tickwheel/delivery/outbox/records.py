@@ -13,7 +13,8 @@ import msgspec
 
 from tickwheel._native import read_records, record_fields, rfc_3339
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
-from tickwheel.delivery.model.message import Message
+from tickwheel.delivery.model.entries import Event
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Message
 from tickwheel.delivery.model.payloads import json_of
 from tickwheel.delivery.observe.tracing import current_traceparent
 
@@ -42,19 +43,20 @@ def reschedule_record(id: object, key: object, due: object, delay_ms: object) ->
     return _checked({"op": "reschedule", **fields})
 
 
-def event_record(id: object, key: object, event: object, payload: Any, remember_ms: object) -> str:  # noqa: A002
+def event_record(it: Event, max_payload: int = MAX_PAYLOAD) -> str:
     """The record of an event. Errors: `BadRecord`, `WrongUsage`."""
+    remember_ms, payload = it.remember_ms, it.payload
     if isinstance(remember_ms, timedelta):
         remember_ms //= timedelta(milliseconds=1)
-    fields = {"op": "event", "id": id, "key": key, "event": event, "remember_ms": remember_ms}
+    fields = {"op": "event", "id": it.id, "key": it.key, "event": it.event, "remember_ms": remember_ms}
     if isinstance(payload, bytes):
-        return _checked(fields | {"payload_base64": b64encode(payload).decode()})
-    return _checked(fields | {"payload": None if payload is None else msgspec.Raw(json_of(payload))})
+        return _checked(fields | {"payload_base64": b64encode(payload).decode()}, max_payload)
+    return _checked(fields | {"payload": None if payload is None else msgspec.Raw(json_of(payload))}, max_payload)
 
 
-def readable(record: bytes) -> str:
+def readable(record: bytes, max_payload: int = MAX_PAYLOAD) -> str:
     """The record as text. Errors: `BadRecord` if the reader would make it a dead letter."""
-    [records] = read_records(record, format="lines")
+    [records] = read_records(record, format="lines", max_payload=max_payload)
     for item in records.to_list():
         if isinstance(item, BadRecord):
             raise item
@@ -80,9 +82,9 @@ def fields_of(given: Any) -> Any:
     }
 
 
-def _checked(fields: Mapping[str, Any]) -> str:
+def _checked(fields: Mapping[str, Any], max_payload: int = MAX_PAYLOAD) -> str:
     try:
         record = msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
     except (TypeError, ValueError, OverflowError) as error:  # not for a message, which is checked before
         raise BadRecord(f"the record can't be written as JSON: {error}", "text for id and key") from None
-    return readable(record)
+    return readable(record, max_payload)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.model.entries import Event
 from tickwheel.delivery.model.message import Message
 from tickwheel.delivery.outbox.connections import writer_of
 from tickwheel.delivery.outbox.records import cancel_record, event_record, record_of, reschedule_record
@@ -91,7 +92,7 @@ def event(
     So it is true when your own rows are. The message that waits may come from a transaction that commits later:
     `remember_ms` lets the event wait for it.
     """
-    _write(connection, [event_record(id, key, name, payload, remember_ms)], table)
+    _write(connection, [event_record(Event(id, key, name, payload, remember_ms))], table)
 
 
 def _write(connection: Any, records: Sequence[str], table: str) -> None:

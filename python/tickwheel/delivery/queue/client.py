@@ -5,7 +5,9 @@ is known by a name, so that it can be sent again.
 """
 
 import asyncio
+import os
 import ssl
+import time
 from base64 import b64encode
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +19,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 import msgspec
 
+from tickwheel._event import Event as StopEvent
 from tickwheel._native import Receipt, read_records, record_fields
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.model.entries import (
@@ -30,12 +33,12 @@ from tickwheel.delivery.model.entries import (
     SetDestination,
     SetTenant,
 )
-from tickwheel.delivery.model.message import Message
+from tickwheel.delivery.model.message import MAX_PAYLOAD_LIMIT, Message
 from tickwheel.delivery.observe.tracing import current_traceparent
 from tickwheel.delivery.outbox.records import event_record, fields_of
 from tickwheel.delivery.queue.control import HttpControl
 from tickwheel.delivery.queue.queue import DeliveryQueue
-from tickwheel.delivery.queue.server_view import Refused, ServerView, address, batches, path_of
+from tickwheel.delivery.queue.server_view import Refused, ServerView, Told, address, call, path_of
 from tickwheel.delivery.sight import Action
 
 _P = ParamSpec("_P")
@@ -67,8 +70,8 @@ class _ServedQueue(DeliveryQueue):
         self._handlers = None
 
     def put_many(self, messages: Iterable[Message | Mapping[str, Any] | Sequence[Any]]) -> list[Answer]:
-        given = list(messages)
-        read_records(given, format="messages")
+        given: Any = list(messages) if isinstance(messages, Iterable) else messages
+        read_records(given, format="messages", max_payload=MAX_PAYLOAD_LIMIT)
         answers = list(self._put(given))
         for answer in answers:
             if isinstance(answer, BadRecord):
@@ -78,39 +81,35 @@ class _ServedQueue(DeliveryQueue):
     def action(self, id: str) -> Action | None:  # noqa: A002
         if id is None:
             raise WrongUsage("id is None: give the id of an action")
-        found = self.server.request("GET", path_of("actions", id))
-        return msgspec.convert(found, Action) if "kind" in found else None
+        return self.server.find(path_of("actions", id), "kind", Action)
 
     def _ask(self, parts: Sequence[object], read: Callable[[list[Receipt]], _T], **_options: Any) -> _T:
-        [item] = parts
-        read_records(item, format="item")  # the same errors as of a queue, before anything is sent
+        [item] = parts  # the same errors as of a queue, before anything is sent
+        read_records(item, format="item", max_payload=MAX_PAYLOAD_LIMIT)
         return read([self._told(item)])  # type: ignore[list-item]
 
     def _told(self, item: Any) -> _Told:
-        if isinstance(item, Mapping):
-            [answer] = self._put([item])
-            if isinstance(answer, BadRecord):
-                raise answer
-            return _Told([(1, "put", answer, None)])
         try:
-            return _Told([self._row(item)])
+            row = self._row(item)
         except Refused as refused:
             if refused.status in _NOT_OF_THE_ITEM:
                 raise
             if isinstance(item, Pause | SetDestination | SetTenant):
                 raise WrongUsage(f"{refused.reason}: {refused.allowed}") from refused
             raise BadRecord(refused.reason, refused.allowed) from refused
+        if isinstance(row[2], BadRecord):
+            raise row[2]
+        return _Told([row])
 
-    def _row(self, item: Any) -> tuple[int, str, Answer, int | None]:
+    def _row(self, item: Any) -> tuple[int, str, Answer | BadRecord, int | None]:
+        if isinstance(item, Mapping):
+            return 1, "put", next(self._put([item])), None
         if isinstance(item, Event):
-            record = event_record(item.id, item.key, item.event, item.payload, item.remember_ms)
-            [told] = self.server.lines("/messages", record.encode())
-            if isinstance(answer := _answer_of(told), BadRecord):
-                raise answer
-            return 1, "event", answer, told.get("let_go")
+            [told] = self.server.put([event_record(item, MAX_PAYLOAD_LIMIT).encode()])
+            return 1, "event", _answer_of(told), told.let_go
         if isinstance(item, Look):
             found = self.server.request("GET", address("/message", id=item.id, key=item.key))
-            return 1, "look", Answer(found["state"]), None
+            return 1, "look", _answer_of(found), None
         if isinstance(item, Act):
             self.server.begin(item)
             return 1, "act", Answer.ACCEPTED, None
@@ -119,9 +118,7 @@ class _ServedQueue(DeliveryQueue):
     def _put(self, given: Sequence[Any]) -> Iterator[Answer | BadRecord]:
         """Put them in their order, some in each request."""
         for query, records in groupby(map(_record_of, given), key=lambda it: it[0]):
-            for body in batches(line for _, line in records):
-                for told in self.server.lines(f"/messages{query}", body):
-                    yield _answer_of(told)
+            yield from map(_answer_of, self.server.put((line for _, line in records), query))
 
 
 def _record_of(given: Any) -> tuple[str, bytes]:
@@ -143,12 +140,12 @@ def _record_of(given: Any) -> tuple[str, bytes]:
     return query, msgspec.json.encode({name: value for name, value in record.items() if value is not None})
 
 
-def _answer_of(told: Mapping[str, Any]) -> Answer | BadRecord:
-    if "state" in told:
-        return Answer(told["state"])
-    if told["status"] == _NO_DESTINATION:
+def _answer_of(told: Told) -> Answer | BadRecord:
+    if told.state is not None:
+        return told.state
+    if told.status == _NO_DESTINATION:
         return Answer.REFUSED
-    return _ANSWERS.get(told["reason"]) or BadRecord(told["reason"], told["allowed"])
+    return _ANSWERS.get(told.reason) or BadRecord(told.reason, told.allowed)
 
 
 def _asked(
@@ -169,7 +166,8 @@ class Client:
     `token`: one with the rights of what is called. `context`: how TLS trusts the server; by default by the authorities
     of the system. `timeout_s`: how long the server may say nothing. `retry_s`: for how long a request is sent again if
     it may pass later, as while the server starts anew, and if its answer was lost. So a `put` may answer `DUPLICATE`,
-    and a `requeue` or `again` what became of the first try. Any thread may use it, also in a process that was forked.
+    and a `requeue` or `again` what became of the first try. A `put` that replaces is sent again only if it was not
+    taken; else `DeliveryFailed` says that it may have been. Any thread may use it, also in a process that was forked.
     `put_many` sends a megabyte at a time: after an error, some of it may be accepted. Errors: those of the queue's own
     calls; `WrongUsage` for a right that is missing; `DeliveryFailed` if the server can't be asked.
 
@@ -185,7 +183,7 @@ class Client:
         timeout_s: float = 30.0,
         retry_s: float = 60.0,
     ) -> None:
-        given = None if token is None else token.encode()
+        given: Any = token.encode(errors="surrogatepass") if isinstance(token, str) else token
         self._calls = _ServedQueue(HttpControl(url, given, context, timeout_s, retry_s))
 
     put = _asked(DeliveryQueue.put)
@@ -238,7 +236,7 @@ def _awaited(
 class AsyncClient:
     """A `Client` for asyncio, with the same arguments: each call is awaited, and runs in one of eight threads.
 
-    If its task is cancelled, the request may still be done.
+    If its task is cancelled, the request may still be done. A wait for a thread counts to `retry_s`.
     """
 
     def __init__(
@@ -251,7 +249,8 @@ class AsyncClient:
         retry_s: float = 60.0,
     ) -> None:
         self._client = Client(url, token, context=context, timeout_s=timeout_s, retry_s=retry_s)
-        self._threads = ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="asks-server")
+        self._begun = set[StopEvent]()
+        self._process = 0  # no threads
 
     put = _awaited(Client.put)
     put_many = _awaited(Client.put_many)
@@ -274,7 +273,21 @@ class AsyncClient:
 
     async def call(self, ask: Callable[[], _T]) -> _T:
         """Call this in a thread of the client, as `await client.call(client.view.status)`."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, ask)
+        if self._process != os.getpid():  # a fork has no threads of its parent
+            self._process = os.getpid()
+            self._threads = ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="asks-server")
+        asked_s, is_over = time.monotonic(), StopEvent()
+
+        def asked() -> _T:
+            call.set((time.monotonic() - asked_s, is_over))
+            return ask()
+
+        self._begun.add(is_over)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, asked)
+        finally:
+            is_over.set()
+            self._begun.discard(is_over)
 
     @property
     def view(self) -> ServerView:
@@ -282,8 +295,11 @@ class AsyncClient:
         return self._client.view
 
     async def close(self) -> None:
-        """Wait for the calls that were begun, and close the connections."""
-        await asyncio.to_thread(self._threads.shutdown)
+        """Wait for the answers to requests that were sent, send none again, and close the connections."""
+        for is_over in self._begun:
+            is_over.set()
+        if self._process == os.getpid():
+            await asyncio.to_thread(self._threads.shutdown)
         self._client.close()
 
     async def __aenter__(self) -> Self:

@@ -126,6 +126,12 @@ def _check_letters(store: Path) -> None:
         )
 
 
+class _Tested(msgspec.Struct):
+    state: str
+    error: str | None = None
+    took_ms: float = 0
+
+
 class HttpControl(ServerView):
     """Asks a `tickwheel serve`. `warning`: what it said beside its last answer."""
 
@@ -158,19 +164,19 @@ class HttpControl(ServerView):
                 answer = self.request("PUT", path_of("tenants", name), msgspec.Raw(settings.encode()))
             case RemoveTenant(name):
                 answer = self.request("DELETE", path_of("tenants", name))
-        self.warning = answer.get("warning")
-        return Answer(answer["state"])
+        self.warning = answer.warning
+        assert answer.state is not None, "a reason alone is an error"
+        return answer.state
 
     def event(self, event: Event) -> int:
         """As of `StoreControl`."""
         given = {name: value for name, value in msgspec.structs.asdict(event).items() if value is not None}
-        count: int = self.request("POST", "/messages", {"op": "event", **given})["let_go"]
-        return count
+        return self.request("POST", "/messages", {"op": "event", **given}).let_go or 0
 
     def test(self, name: str) -> tuple[str, str | None, float] | None:
         """As of `StoreControl`."""
-        answer = self.request("POST", f"{path_of('destinations', name)}/test")
-        return None if answer["state"] == "unknown" else (answer["state"], answer["error"], answer["took_ms"])
+        answer = self._read(self._ask("POST", f"{path_of('destinations', name)}/test"), _Tested)
+        return None if answer.state == Answer.UNKNOWN else (answer.state, answer.error, answer.took_ms)
 
     def begin(self, act: Act) -> None:
         """The same id again is harmless."""

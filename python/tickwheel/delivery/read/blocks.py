@@ -6,13 +6,14 @@ than a record may be.
 
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tickwheel.delivery.model.entries import Progress
 
 _SIZE = 1 << 18
 _MANY_LINES = 1 << 12  # a record takes some 500 bytes, however short its line is
 _KEPT = 1024  # bytes of a line that is too long
+WallNs: TypeAlias = Callable[[], int | None]
 
 
 class Block(NamedTuple):

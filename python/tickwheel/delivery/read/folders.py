@@ -96,7 +96,7 @@ def way_to_read(path: Path) -> str | None:
     name = shlex.quote(path_as_text(path))
     if inner == ".parquet":
         return f"unpack it: {unpack} {name} >{shlex.quote(path.stem)}"
-    return f"run {unpack} {name} | tickwheel deliver - --format {'csv' if inner == '.csv' else 'ndjson'}"
+    return f"pipe {unpack} {name} into the same command, with - --format {'csv' if inner == '.csv' else 'ndjson'}"
 
 
 def path_as_text(path: Path) -> str:

@@ -12,12 +12,13 @@
 pyarrow is loaded when the first Parquet file is named: `pip install 'tickwheel[parquet]'`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tickwheel._native import ArrowRows, Records
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.model.message import MAX_PAYLOAD, MAX_RECORD, Columns
+from tickwheel.delivery.read.blocks import WallNs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +41,7 @@ def need_pyarrow() -> None:
 
 
 def read_parquet(
-    source: str, stream: BinaryIO, columns: Columns, now_ns: Callable[[], int | None], after: int = 0
+    source: str, stream: BinaryIO, columns: Columns, now_ns: WallNs, after: int = 0, max_payload: int = MAX_PAYLOAD
 ) -> Iterator[tuple[Records, int]]:
     """The records of a Parquet file after the row `after`, each time with the row of the last one; 0 if none was read.
 
@@ -54,7 +55,7 @@ def read_parquet(
     def bad(line: int, reason: str, allowed: str) -> Records:
         return Records.bad(source, line, reason, allowed, b"")
 
-    rows = ArrowRows(source, columns, MAX_PAYLOAD)
+    rows = ArrowRows(source, columns, max_payload)
     try:
         # With `pre_buffer` a whole row group would be in memory, read by threads.
         file = parquet.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False, page_checksum_verification=True)

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, NamedTuple
 from tickwheel._native import CsvRows, NdjsonLines, Records
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.model.entries import Progress
-from tickwheel.delivery.model.message import MAX_PAYLOAD, MAX_RECORD, Columns
-from tickwheel.delivery.read.blocks import Block, LineBlocks
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.read.blocks import Block, LineBlocks, WallNs
 from tickwheel.delivery.read.folders import SUFFIXES, files_of, path_as_text, way_to_read
 from tickwheel.delivery.read.parquet import need_pyarrow, read_parquet
 from tickwheel.delivery.read.resume import WatchedWhole, lines_taken
@@ -59,7 +59,7 @@ class Part(NamedTuple):
 
 class OpenSource:
     """The records of a source that no earlier run took. `before`: the progress of the earlier run, by name. `now_ns`:
-    the wall time from which delays count; it returns `None` in a replay.
+    the wall time from which delays count; it returns `None` in a replay. `max_payload`: bytes.
     """
 
     def __init__(
@@ -67,8 +67,10 @@ class OpenSource:
         source: Source,
         columns: Columns,
         before: Mapping[str, Progress],
-        now_ns: Callable[[], int | None] = time.time_ns,
+        now_ns: WallNs = time.time_ns,
+        max_payload: int = MAX_PAYLOAD,
     ) -> None:
+        self._most = max_payload
         self.source = source
         self._columns = columns
         self._name = path_as_text(source.path.resolve()) if source.path else ""
@@ -97,8 +99,8 @@ class OpenSource:
             raise DeliveryFailed(f"{self.source.name} can't be read: {error.strerror}") from error
 
     def _lines(self, stream: Any, after: int) -> Iterator[Part]:
-        lines = NdjsonLines(self.source.name, self._columns, MAX_PAYLOAD, after=after)
-        blocks = LineBlocks(stream.read, MAX_RECORD)
+        lines = NdjsonLines(self.source.name, self._columns, self._most, after=after)
+        blocks = LineBlocks(stream.read, 2 * self._most)
         for block in blocks:
             records = lines.read(
                 block.data, first_line=block.first_line, left_out=block.left_out, now_ns=self._now_ns()
@@ -106,24 +108,24 @@ class OpenSource:
             yield Part(records, block.line, blocks.progress(self._name) if self.source.path is not None else None)
 
     def _csv(self, stream: Any, after: int) -> Iterator[Part]:
-        blocks = LineBlocks(stream.read, MAX_RECORD)
-        for records, line in read_csv(self.source.name, blocks, self._columns, self._now_ns, after):
+        blocks = LineBlocks(stream.read, 2 * self._most)
+        for records, line in read_csv(self.source.name, blocks, self._columns, self._now_ns, after, self._most):
             progress = blocks.progress(self._name)._replace(line=line) if self.source.path is not None else None
             yield Part(records, line, progress)
 
     def _parquet(self, stream: BinaryIO, after: int) -> Iterator[Part]:
         watched = WatchedWhole(stream)
-        for records, line in read_parquet(self.source.name, stream, self._columns, self._now_ns, after):
+        for records, line in read_parquet(self.source.name, stream, self._columns, self._now_ns, after, self._most):
             yield Part(records, line, watched.progress(self._name, line))
 
 
 def read_csv(
-    source: str, blocks: LineBlocks, columns: Columns, now_ns: Callable[[], int | None], after: int = 0
+    source: str, blocks: LineBlocks, columns: Columns, now_ns: WallNs, after: int = 0, max_payload: int = MAX_PAYLOAD
 ) -> Iterator[tuple[Records, int]]:
     """The records that begin after the line `after`, each time with the line where the last one begins. After a header
     that can't be used, which is one bad record, nothing of the file is read.
     """
-    rows = CsvRows(source, columns, MAX_PAYLOAD, after=after)
+    rows = CsvRows(source, columns, max_payload, after=after)
     for block in chain(blocks, [Block(b"", 0, 0)]):  # no bytes are the end
         records, line, is_refused = rows.read(block.data, left_out=block.left_out, now_ns=now_ns())
         if len(records):

@@ -10,8 +10,10 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp_types import ToolAnnotations
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from tickwheel import __version__
 from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed, WrongUsage
@@ -38,11 +40,27 @@ _Due = Annotated[str | None, Field(description="When, in RFC 3339 with an offset
 _Delay = Annotated[float | None, Field(description="Seconds from now. Or give due.", ge=0, le=1e10)]
 
 
+class _Arguments(FuncMetadata):
+    def validate_arguments(self, arguments_to_validate: dict[str, Any]) -> dict[str, Any]:
+        """As they are, and no others. A text stays one, also if it is JSON."""
+        return self.arg_model.model_validate(arguments_to_validate, extra="forbid").model_dump_one_level()
+
+
+class _Tool(Tool):
+    async def run(self, *given: Any, **how: Any) -> Any:
+        try:
+            return await super().run(*given, **how)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            wrong = error.__cause__.errors(include_url=False)
+            told = "; ".join(f"{'.'.join(map(str, it['loc']))!r:.{_LONGEST_NAME}}: {it['msg']}" for it in wrong)
+            raise ToolError(f"{told}. The arguments are {', '.join(self.parameters['properties'])}") from None
+
+
 def tools(connect: Connect) -> MCPServer[Any]:
     """The server with its tools. `connect` is called for each call of a tool."""
-    server: MCPServer[Any] = MCPServer(
-        "tickwheel", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING", subscriptions=False
-    )
+    made = list[Tool]()
 
     def ask(context: Context[Any, Any], question: Callable[[Client], str]) -> str:
         scheme, _, token = ((context.headers or {}).get("authorization") or "").partition(" ")
@@ -54,7 +72,15 @@ def tools(connect: Connect) -> MCPServer[Any]:
 
     def tool(name: str | None = None, *, reads: bool = False) -> Callable[[Any], Any]:
         noted = ToolAnnotations(read_only_hint=reads, idempotent_hint=True, open_world_hint=False)
-        return server.tool(name, annotations=noted, structured_output=False)
+
+        def add(function: Any) -> Any:
+            tool = _Tool.from_function(function, name, annotations=noted, structured_output=False)
+            tool.fn_metadata = _Arguments(arg_model=tool.fn_metadata.arg_model)
+            tool.parameters["additionalProperties"] = False
+            made.append(tool)
+            return function
+
+        return add
 
     @tool()
     def schedule(
@@ -75,11 +101,8 @@ def tools(connect: Connect) -> MCPServer[Any]:
         """Schedule a message. The same call again changes nothing; another payload or time needs another id."""
 
         def put(client: Client) -> str:
-            delay_ms = None if delay_seconds is None else delay_seconds * 1_000
-            answer = client.put(
-                id, payload, due=due, delay_ms=delay_ms, key=key, until_event=until_event, destination=destination
-            )
-            return _said("put", answer)
+            when = _when(due, delay_seconds) | {"until_event": until_event, "destination": destination}
+            return _said("put", client.put(id, payload, key=key, **when))
 
         return ask(context, put)
 
@@ -121,11 +144,8 @@ def tools(connect: Connect) -> MCPServer[Any]:
         key: _Key = None,
     ) -> str:
         """Give a message that waits another due time, earlier or later."""
-        delay_ms = None if delay_seconds is None else delay_seconds * 1_000
-        return ask(
-            context,
-            lambda client: _said("reschedule", client.reschedule(id, due=due, delay_ms=delay_ms, key=key)),
-        )
+        when = _when(due, delay_seconds)
+        return ask(context, lambda client: _said("reschedule", client.reschedule(id, **when, key=key)))
 
     @tool()
     def event(
@@ -138,7 +158,14 @@ def tools(connect: Connect) -> MCPServer[Any]:
         """Say that something has happened to a key: the messages that wait for this event are due now."""
         return ask(context, lambda client: f"It let go {client.event(key, name, id=id, payload=payload):,} messages.")
 
-    return server
+    how: Any = {"version": __version__, "log_level": "WARNING", "subscriptions": False, "tools": made}
+    return MCPServer("tickwheel", instructions=_INSTRUCTIONS, **how)
+
+
+def _when(due: str | None, delay_seconds: float | None) -> dict[str, Any]:
+    if (due is None) == (delay_seconds is None):
+        raise ToolError("give either due or delay_seconds")
+    return {"due": due} if delay_seconds is None else {"delay_ms": delay_seconds * 1_000}
 
 
 def _said(operation: str, answer: Answer) -> str:

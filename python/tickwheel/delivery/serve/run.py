@@ -12,12 +12,12 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from tickwheel._stopping import REQUESTS, SignalEvent, Stopped, stop_noted, stopped_by_signals
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.command.job import Result
 from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.message import MAX_PAYLOAD_LIMIT
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import Summary
 from tickwheel.delivery.observe.dead_letters import PutLetters
@@ -28,8 +28,6 @@ from tickwheel.delivery.serve.credentials import Credentials
 from tickwheel.delivery.serve.ports import Listening, Ports, why_few_connections
 from tickwheel.delivery.serve.systemd import Notifier
 from tickwheel.delivery.sinks import Opener
-
-MAX_PAYLOAD_LIMIT: Final = 16 << 20
 
 _LOOK_EVERY_S = 0.1
 _STOP_WITHIN_S = 10

@@ -82,7 +82,7 @@ def judged(error: BaseException) -> tuple[Meaning, float | None]:
     packages = {package for package, _ in names}
     status, headers = _answer_of(error)
     if status is not None:
-        return _of_status(status), _retry_after_s(headers)
+        return _of_status(status), retry_after_s(headers)
     if (smtp_code := _smtp_code_of(error, packages)) is not None:
         return "refused" if smtp_code >= 500 else "unanswered", None
     if isinstance(error, ssl.SSLError):  # its `errno` is a number of OpenSSL's, and some are a `ValueError`
@@ -146,7 +146,8 @@ def _sqlstate_of(error: BaseException, packages: set[str]) -> object:
     return getattr(inner, "sqlstate", None) or getattr(inner, "pgcode", None)
 
 
-def _retry_after_s(headers: object) -> float | None:
+def retry_after_s(headers: object) -> float | None:
+    """What they ask to wait; `None`: nothing that can be read."""
     try:
         text = str(headers.get("Retry-After", "")).strip()  # type: ignore[attr-defined]
         if text.isascii() and text.isdigit():

@@ -1,6 +1,7 @@
 """The tools of `tickwheel mcp`, by the package's own client: in this process, over stdio, and over streamable HTTP."""
 
 import asyncio
+import json
 import socket
 import subprocess
 import sys
@@ -97,6 +98,42 @@ def test_answers_are_bounded_and_faults_are_told__D8(served: Served) -> None:
     play(inside(served), scenario)
 
 
+def test_arguments_are_taken_as_they_are_and_no_others__D8(served: Served) -> None:
+    texts = ("null", "[1, 2]", '{"a": 1, "a": 2}', "12", "true", '"quoted"', "")
+
+    async def scenario(call: Call) -> None:
+        for n, text in enumerate(texts):
+            assert (await call("schedule", id=f"text {n}", payload=text, due=FAR))[0]
+        assert (await call("schedule", id="list", payload=[1, None], due=FAR))[0]
+        for wrong, named in (
+            ({"delay_ms": 5}, "'delay_ms'"),
+            ({"due": FAR, "cron": "* * * * *"}, "'cron'"),
+            ({"delay_seconds": -1}, "'delay_seconds'"),
+            ({"delay_seconds": "soon"}, "'delay_seconds'"),
+            ({"due": FAR, "until_event": "paid", "key": "k"}, "'until_event'"),
+        ):
+            is_done, said = await call("schedule", id="wrong", payload=1, **wrong)
+            assert (is_done, named in said) == (False, True)
+            assert "pydantic" not in said
+            assert "The arguments are id, payload, due, delay_seconds, key, until_event, destination" in said
+        for when in ({}, {"due": FAR, "delay_seconds": 5}):
+            for tool, more in (("schedule", {"payload": 1}), ("reschedule", {})):
+                is_done, said = await call(tool, id="wrong", **more, **when)
+                assert (is_done, "give either due or delay_seconds" in said, "delay_ms" in said) == (False, True, False)
+        assert not (await call("list", limit=5))[0]
+
+    play(inside(served), scenario)
+    with Client(f"http://127.0.0.1:{served.port}") as client:
+        shown = [client.view.show(f"text {n}") for n in range(len(texts))]
+        assert [json.loads(bytes(it.payload)) for it in shown if it and it.payload] == [*texts]
+
+    async def main() -> None:
+        async with ModelClient(inside(served)) as client:
+            assert all(it.input_schema["additionalProperties"] is False for it in (await client.list_tools()).tools)
+
+    asyncio.run(main())
+
+
 def test_no_tool_reads_a_file_or_sets_an_address__D12(served: Served) -> None:
     async def main() -> None:
         async with ModelClient(inside(served)) as client:
@@ -138,9 +175,9 @@ def ask_over_http(port: int) -> None:
         assert "401" in (await told(None, "show", id="a"))[1]
 
     asyncio.run(main())
-    foreign = {"origin": "https://evil.example", "content-type": "application/json"}
-    refused = httpx2.post(f"http://127.0.0.1:{port}/mcp", content=b"{}", headers=foreign)
-    assert refused.status_code == 403
+    for origin in ("https://evil.example", f"http://127.0.0.1:{port}", "http://localhost:3000", "null"):
+        page = {"origin": origin, "content-type": "application/json"}
+        assert httpx2.post(f"http://127.0.0.1:{port}/mcp", content=b"{}", headers=page).status_code == 403
 
 
 def test_over_http_each_request_has_the_rights_of_its_token__D12(tmp_path: Path) -> None:
