@@ -251,7 +251,8 @@ def shown_destination(to: str) -> str:
     >>> shown_destination("https://me:secret@hooks.example/orders?key=1"), shown_destination("file:/var/out.ndjson")
     ('hooks.example', 'file:out.ndjson')
     """
-    return urlsplit(to).netloc.rpartition("@")[2] or without_folders(without_user(to))
+    told = {"named": "named destinations", "-": "standard output"}.get(to)
+    return told or urlsplit(to).netloc.rpartition("@")[2] or without_folders(without_user(to))
 
 
 def _event(name: str, data: object) -> bytes:

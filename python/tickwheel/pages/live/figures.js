@@ -17,6 +17,7 @@ class Rates {
 
 const LONG_OVERDUE_MS = 10_000;
 const MOST_COUNTED = 10_000; // messages of a destination
+const NOTHING_MOVES = "Nothing moves.";
 const FEW_KEYS = 4; // are shown at once
 const LONGEST_NAME = 200; // a longer one comes cut off
 
@@ -86,17 +87,17 @@ function told_state({ destination, destinations: named, paused, paused_until, pa
     const end = done_s < Infinity ? `done in about ${about_s(done_s)}` : "not done within an hour";
     return [`Delivering${down ? `; ${down}` : ""}`, "slow", `; ${upTo(due.now)} overdue, ${end} at ${rate(per_s)}/s.${keys}`];
   }
-  if (isLate && !per_s && !held) return ["Nothing moves.", "ill", `${overdue} The oldest has waited for ${duration(oldest_overdue_ms)}.`];
+  if (isLate && !per_s && !held) return [NOTHING_MOVES, "ill", `${overdue} The oldest has waited for ${duration(oldest_overdue_ms)}.`];
   const next = coming.findIndex((number) => number);
-  const soon = due.now ? overdue : next > 0 ? ` The next message is due in about ${about_s(60 * next)}.` : "";
+  const soon = isLate ? ` ${upTo(due.now)} overdue, which wait for a key, a destination or a tenant.` : due.now ? overdue : next > 0 ? ` The next message is due in about ${about_s(60 * next)}.` : "";
   if (!counts.delivered) return [`Ready.${down && ` ${down}`}`, held ? "slow" : "", ` Nothing was delivered ${since(since_ms).slice(0, -7)} UTC.${soon}${keys}`];
   return [`Delivering.${down && ` ${down}`}`, held ? "slow" : "well", `${rates.delivered ? ` ${rate(rates.delivered)}/s.` : ""}${soon}${keys}`];
 }
 
 /* First of all: what an operator comes for. */
-function show_tiles({ due, oldest_overdue_ms, dead_letters, counts }, state, upTo) {
+function show_tiles({ due, oldest_overdue_ms, dead_letters, counts }, moves, upTo) {
   const oldest = oldest_overdue_ms ? `the oldest for ${duration(oldest_overdue_ms)}` : "nothing is late";
-  tile("overdue", upTo(due.now), oldest, oldest_overdue_ms < LONG_OVERDUE_MS ? "" : state === "ill" ? "ill" : "slow");
+  tile("overdue", upTo(due.now), oldest, oldest_overdue_ms < LONG_OVERDUE_MS ? "" : moves ? "slow" : "ill");
   tile("dead", count(dead_letters), `${count(counts.dead_letters)} new since the start`, dead_letters ? "ill" : "");
   tile("late", lateness.usual, lateness.total ? `99 % of ${count(lateness.total)} in the last minute; half: ${lateness.half}` : "nothing was sent in the last minute");
 }
@@ -202,7 +203,6 @@ function replace_rows(table, found, row_of) {
 }
 
 function destination_row({ name, state, paused_until, down_since, failing_since, overdue, delivered, late, rate, next_try, last_error, last_error_at }) {
-  const is_ill = state !== "sending";
   const to_list = (list, text, label) => make("a", { href: "#messages", "data-list": list, "data-destination": name, "aria-label": `${label} of ${name}` }, text);
   const number = overdue >= MOST_COUNTED ? `${count(overdue)} and more` : count(overdue);
   const since = down_since ? [" since ", when(down_since)] : paused_until ? [" until ", when(paused_until)] : [];
@@ -210,7 +210,7 @@ function destination_row({ name, state, paused_until, down_since, failing_since,
   const next = { down: "each second", paused: "" }[state] ?? (next_try ? when(next_try, "soon") : "");
   const error = last_error ? make("span", {}, `${short(last_error, 200)} (`, when(last_error_at), ")") : "";
   const cells = [
-    ["state", make("span", is_ill ? { class: "bad" } : {}, state, ...since)],
+    ["state", make("span", { class: { down: "bad", paused: "slow" }[state] ?? "" }, state, ...since)],
     ["overdue", overdue ? to_list("waiting", number, `${number} overdue messages`) : number],
     ["late", delivered ? `${count(late)} of ${count(delivered)}` : ""],
     ["rate", rate ?? ""],
@@ -253,8 +253,8 @@ function show_service(figures, rates) {
   const upTo = (number) => (number >= due_most ? `${count(due_most)} and more` : count(number));
   const [words, state, more] = told_state(figures, rates, upTo);
   status(words, state, more);
-  document.body.classList.toggle("wrong", state === "slow" || state === "ill");
-  show_tiles(figures, state, upTo);
+  document.body.classList.toggle("wrong", state === "slow" || state === "ill" || figures.dead_letters > 0);
+  show_tiles(figures, words !== NOTHING_MOVES, upTo);
   const { waiting_for_events = 0, remembered_events = 0 } = show_load.events ?? {};
   cards(find("flow"), [
     ["accepted a second", rate(rates.accepted)],

@@ -174,7 +174,7 @@ class Messages {
       seen.event_name && `the event ${seen.event_name}`,
       seen.destination && `to ${seen.destination}`,
       seen.rule && (seen.rule.cron ? `${seen.rule.cron} in ${seen.rule.tz}` : `every ${duration(seen.rule.every)}`),
-      seen.attempts && `${count(seen.attempts)} ${seen.attempts === 1 ? "attempt" : "attempts"}`,
+      seen.attempts && !seen.last_error?.startsWith("gave up") && `${count(seen.attempts)} ${seen.attempts === 1 ? "attempt" : "attempts"}`,
       seen.lateness_ms !== null && `${seen.lateness_ms} ms late`,
       seen.last_error,
     ].filter(Boolean);
