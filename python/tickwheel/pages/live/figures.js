@@ -89,7 +89,7 @@ function told_state({ destination, destinations: named, paused, paused_until, pa
   }
   if (isLate && !per_s && !held) return [NOTHING_MOVES, "ill", `${overdue} The oldest has waited for ${duration(oldest_overdue_ms)}.`];
   const next = coming.findIndex((number) => number);
-  const soon = isLate ? ` ${upTo(due.now)} overdue, which wait for a key, a destination or a tenant.` : due.now ? overdue : next > 0 ? ` The next message is due in about ${about_s(60 * next)}.` : "";
+  const soon = isLate ? ` ${upTo(due.now)} overdue, which wait for a key, a destination or a tenant.` : next > 0 ? ` The next message is due in about ${about_s(60 * next)}.` : "";
   if (!counts.delivered) return [`Ready.${down && ` ${down}`}`, held ? "slow" : "", ` Nothing was delivered ${since(since_ms).slice(0, -7)} UTC.${soon}${keys}`];
   return [`Delivering.${down && ` ${down}`}`, held ? "slow" : "well", `${rates.delivered ? ` ${rate(rates.delivered)}/s.` : ""}${soon}${keys}`];
 }
@@ -253,7 +253,7 @@ function show_service(figures, rates) {
   const upTo = (number) => (number >= due_most ? `${count(due_most)} and more` : count(number));
   const [words, state, more] = told_state(figures, rates, upTo);
   status(words, state, more);
-  document.body.classList.toggle("wrong", state === "slow" || state === "ill" || figures.dead_letters > 0);
+  document.body.classList.toggle("wrong", state === "ill" || Boolean(figures.in_doubt || figures.destinations?.down || figures.dead_letters));
   show_tiles(figures, words !== NOTHING_MOVES, upTo);
   const { waiting_for_events = 0, remembered_events = 0 } = show_load.events ?? {};
   cards(find("flow"), [

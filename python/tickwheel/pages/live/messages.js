@@ -150,7 +150,7 @@ class Messages {
   }
 
   put(found) {
-    const rows = this.state === "letters" ? found.letters.map((it) => this.letter(it)) : found.messages.map((it) => this.message(it));
+    const rows = this.state === "letters" ? found.letters.map((it) => this.letter(it)) : this.state === "dead" ? this.by_error(found.messages) : found.messages.map((it) => this.message(it));
     this.rows.tBodies[0].append(...rows);
     const all = this.rows.tBodies[0].rows.length;
     this.rows.hidden = !all;
@@ -160,6 +160,18 @@ class Messages {
     const none = found.next === null ? `There are no such ${what}.` : `None of the ${what} that were looked at so far. Show more looks at more.`;
     this.say(find("answer"), all ? `${count(all)} ${what}${found.next === null ? "." : ", and there may be more."}` : none);
     find("requeue-all").hidden = !(this.may_control && this.state === "dead" && all);
+  }
+
+  /* Dead letters with the same error stand together, and the first of them has it. */
+  by_error(messages) {
+    const groups = new Map();
+    for (const row of messages.map((it) => this.message(it))) {
+      const text = row.lastChild.firstChild.textContent;
+      groups.set(text, [...(groups.get(text) ?? []), row]);
+    }
+    for (const [, ...others] of groups.values()) for (const row of others) row.lastChild.firstChild.replaceChildren(make("span", { class: "quiet" }, "the same"));
+    for (const [first, ...others] of groups.values()) if (others.length) first.lastChild.prepend(make("b", {}, `${count(others.length + 1)} of these: `));
+    return [...groups.values()].flat();
   }
 
   row(first, ...others) {

@@ -6,6 +6,7 @@ const wheel = new Wheel(find("wheel"), find("levels"), find("front"));
 const lateness = new Lateness(find("lateness"), find("late-words"));
 const rates = new Rates();
 for (const part of document.querySelectorAll("details.fold")) part.open = about.kind === "timer" || isWide;
+find("levels-part").open = about.kind === "timer";
 const doubt = new Doubt();
 
 function show_frame(frame) {
