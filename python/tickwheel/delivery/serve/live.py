@@ -111,12 +111,12 @@ class _Stream(StreamingResponse):
 
 
 class Frames:
-    """The events for all pages. A task asks the engine, as long as there is a page."""
+    """The events for all pages. Two tasks ask the engine and the store, as long as there is a page."""
 
     def __init__(self, running: Running) -> None:
         self._running = running
-        self._threads = Threads("live", 1, 1)
-        self._task: asyncio.Task[None] | None = None
+        self._threads, self._load_threads = Threads("live", 1, 1), Threads("load", 1, 1)
+        self._task: asyncio.Future[tuple[None, None]] | None = None
         self._waiting: set[asyncio.Queue[bytes | None]] = set()
         self._is_over = False
 
@@ -131,7 +131,7 @@ class Frames:
         self._waiting.add(place)
         try:
             if self._task is None:
-                self._task = asyncio.create_task(self._tell())
+                self._task = asyncio.gather(self._tell(), self._tell_load())
             yield first
             while not self._is_over and (frame := await place.get()) is not None:
                 yield frame
@@ -149,7 +149,7 @@ class Frames:
                 place.put_nowait(None)
 
     async def _tell(self) -> None:
-        number, next_wheel_s, next_load_s = 0, 0.0, 0.0
+        number, next_wheel_s = 0, 0.0
         while not self._is_over:
             try:
                 begins_s = time.monotonic()
@@ -158,13 +158,18 @@ class Frames:
                     next_wheel_s = begins_s + (time.monotonic() - begins_s) * REST
                 if number % _FIGURES_EVERY == 0:
                     self._put(await self._threads.run(self._figures))
-                if (begins_s := time.monotonic()) >= next_load_s:
-                    self._put(await self._threads.run(self._load))
-                    next_load_s = begins_s + max(_LOAD_EVERY_S, (time.monotonic() - begins_s) * REST)
             except (StoreFailed, WrongUsage) as error:  # the second: its file was moved
                 self._put(_event("failed", {"reason": without_folders(str(error))}))
             number += 1
             await asyncio.sleep(FRAME_S)
+
+    async def _tell_load(self) -> None:
+        """In a thread of its own: it takes long, and the other frames go on."""
+        while not self._is_over:
+            begins_s = time.monotonic()
+            with suppress(StoreFailed, WrongUsage):  # `_tell` says it
+                self._put(await self._load_threads.run(self._load))
+            await asyncio.sleep(max(_LOAD_EVERY_S, (time.monotonic() - begins_s) * REST))
 
     def _put(self, frame: bytes) -> None:
         for place in self._waiting:
