@@ -2,8 +2,8 @@
 
     make .venv/release && .venv/bin/python .ci/docs/picture.py
 
-It starts `tickwheel serve`, gives it messages that are due in the next hours and some hundred that are due in each
-second, and takes the picture after two minutes.
+It starts `tickwheel serve`, gives it messages that are due in the next hours and some that are due in each second, and
+takes the picture after two minutes.
 """
 
 import http.client
@@ -15,13 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import chain
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
 PICTURE = Path(__file__).parents[2] / "docs/page.png"
 SECONDS = 120
-PER_S = 300
+PER_S = 30
 
 
 def main() -> None:
@@ -52,10 +53,11 @@ def load(port: int) -> None:
     """Messages for the time in which the page is open, and for the hours after it."""
     chance = random.Random(1)  # noqa: S311, nothing is secret here
     now_ms = time.time_ns() // 1_000_000
-    spans_ms = [*[SECONDS * 2_000] * (2 * SECONDS * PER_S), *[6 * 3_600_000] * 40_000]
+    soon_ms = (chance.random() * SECONDS * 2_000 for _ in range(2 * SECONDS * PER_S))
+    later_ms = (chance.betavariate(1.3, 3) * 18 * 3_600_000 for _ in range(400_000))
     lines = (
-        json.dumps({"id": str(n), "key": f"customer {n % 5_000}", "due": now_ms + 3_000 + chance.randrange(span_ms)})
-        for n, span_ms in enumerate(spans_ms)
+        json.dumps({"id": str(n), "key": f"customer {n % 5_000}", "due": now_ms + 3_000 + int(in_ms)})
+        for n, in_ms in enumerate(chain(soon_ms, later_ms))
     )
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     while part := [line for line, _ in zip(lines, range(20_000), strict=False)]:

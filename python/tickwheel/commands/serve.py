@@ -113,7 +113,7 @@ def serve(
         letters = put_letters(dead_letters, say, told)
         probed = Address.of("--health", health) if health else None
         outboxes = sources_of(outbox, max_payload)
-        service = Service(*(store, opener, letters, settings, address, credentials, max_payload, probed, outboxes))
+        service = Service(*(store, opener, letters, settings, address, credentials, max_payload, probed, outboxes, to))
         allow_many_files()
         give_memory_back()
         shorten_thread_switches()

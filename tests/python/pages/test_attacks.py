@@ -68,11 +68,11 @@ def test_keys_in_doubt_are_named_as_text(tmp_path: Path, open_page: Open) -> Non
     served = Served(tmp_path, to=send)
     try:
         page = open_page(url(served))
-        expect(page.locator("#status")).to_contain_text("Delivering")
+        expect(page.locator("#status")).to_contain_text("Ready")
         expect(page.locator("#doubt")).to_be_hidden()
         assert served.ask("POST", "/messages", {"id": "a", "key": "<i>shop</i>", "delay_ms": 0}).status == 201
-        expect(page.locator("#doubt-rows th")).to_have_text("<i>shop</i>")
-        expect(page.locator("#doubt-rows td").last).to_have_text("<b>gone</b>")
+        expect(page.locator("#doubt-groups tbody th")).to_have_text("<i>shop</i>")
+        expect(page.locator("#doubt-groups summary")).to_contain_text("1 key: <b>gone</b>, first ")
         expect(page.locator("#doubt-words")).to_contain_text("1 in doubt. 0 of 64 spare places are taken.")
     finally:
         served.close()
@@ -107,7 +107,7 @@ def test_the_next_minute_has_what_is_due_in_it_also_of_an_idle_timer(open_page: 
 
 def test_a_page_that_is_not_seen_holds_no_connection(served: Served, open_page: Open) -> None:
     page = open_page(url(served))
-    expect(page.locator("#status")).to_contain_text("Delivering")
+    expect(page.locator("#status")).to_contain_text("Ready")
     hide = """(is) => {
         Object.defineProperty(document, 'hidden', {value: is, configurable: true});
         document.dispatchEvent(new Event('visibilitychange'));

@@ -117,7 +117,7 @@ def test_the_page_works_below_a_prefix__D14(proxy: int, open_page: Open) -> None
     asked = page.locator("#token").get_by_label("Token")
     asked.fill(TOKEN.decode())
     asked.press("Enter")
-    expect(page.locator("#status")).to_contain_text("Delivering. The destination is up")
+    expect(page.locator("#status")).to_contain_text("Ready.")
     expect(page.locator("#front")).to_contain_text("pending")
     form = page.locator("#find")
     form.get_by_label("Id").fill("x//b")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(90)
 def test_the_busiest_tenants_are_told_with_what_arrived_and_how_late__D14_D24(tmp_path: Path, open_page: Open) -> None:
     with closing(Served(tmp_path)) as served:
         page = open_page(url(served))
-        expect(page.locator("#status")).to_contain_text("Delivering.")
+        expect(page.locator("#status")).to_contain_text("Ready.")
         expect(page.locator("#tenants")).to_be_hidden()
         assert served.ask("PUT", "/tenants/held", {"paused": True}).status == 201
         for number in range(5):

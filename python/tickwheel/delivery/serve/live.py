@@ -1,11 +1,11 @@
 """The page at `GET /`, and the events that it gets while it is open (rule D14).
 
 The page needs no token, as it shows nothing of the store. The events are `hello` with the rights of the sender, then
-`wheel` and `figures`.
+`wheel`, `figures` and `load`.
 
 All pages get the same frames. The engine is asked up to five times a second how full its wheel is, and once a second
-for its figures, however many pages are open. While no page is open, it is not asked. If a page does not take a frame in
-time, it misses this frame and gets the next one.
+for its figures, and the store every five seconds for its load, however many pages are open. While no page is open, none
+is asked. If a page does not take a frame in time, it misses this frame and gets the next one.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 from starlette.requests import Request
@@ -31,7 +32,8 @@ from tickwheel.delivery.serve.problems import AGAIN, problem, refuse_query, with
 from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.serve.tokens import Right, names_of
 from tickwheel.delivery.sight.destinations import SHOWN
-from tickwheel.delivery.sight.status import count_paused_keys, in_doubt_of, sizes_of
+from tickwheel.delivery.sight.status import InDoubt, KeyInDoubt, count_paused_keys, in_doubt_of, sizes_of
+from tickwheel.delivery.sinks.addresses import without_user
 from tickwheel.pages.live.assembly import live_page
 from tickwheel.pages.live.frames import REST
 
@@ -39,6 +41,11 @@ MOST: Final = 32
 """Pages at a time."""
 FRAME_S: Final = 0.2
 _FIGURES_EVERY: Final = 5  # frames
+_LOAD_EVERY_S: Final = 5
+_MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
+_IN_DOUBT: Final = 1_000
+_GROUPS: Final = 10
+"""How many errors of keys in doubt a page has, and how many keys of each."""
 _HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}  # nginx passes each event on at once
 _STREAM: Final = "text/event-stream"
 _WITHIN_MS: Final = {"now": 0, **WINDOWS_MS}
@@ -48,11 +55,11 @@ _COUNTS: Final = ("accepted", "delivered", "cancelled", "expired", "dead_letters
 class Live:
     """The page, and its stream, for one event loop."""
 
-    def __init__(self, running: Running, access: Access) -> None:
+    def __init__(self, running: Running, access: Access, to: str = "") -> None:
         self._frames = Frames(running)
         self._access = access
         self._page = live_page("service", "Delivery", {})
-        self._store = running.store.name
+        self._names = {"store": running.store.name, "to": shown_destination(to)}
         self._open = 0
         self.routes = [
             Route("/", self._show, methods=["GET"]),
@@ -79,7 +86,7 @@ class Live:
     async def _told(self, authorization: list[str]) -> AsyncIterator[bytes]:
         """The events for the sender, as long as its token has the right to read."""
         rights = self._access.rights_of(authorization)
-        hello = {"version": __version__, "store": self._store, "rights": [names_of(right) for right in rights]}
+        hello = {"version": __version__, **self._names, "rights": [names_of(right) for right in rights]}
         async for frame in self._frames.events(_event("hello", hello)):
             if Right.READ not in self._access.rights_of(authorization):
                 return
@@ -104,12 +111,12 @@ class _Stream(StreamingResponse):
 
 
 class Frames:
-    """The events for all pages. A task asks the engine, as long as there is a page."""
+    """The events for all pages. Two tasks ask the engine and the store, as long as there is a page."""
 
     def __init__(self, running: Running) -> None:
         self._running = running
-        self._threads = Threads("live", 1, 1)
-        self._task: asyncio.Task[None] | None = None
+        self._threads, self._load_threads = Threads("live", 1, 1), Threads("load", 1, 1)
+        self._task: asyncio.Future[tuple[None, None]] | None = None
         self._waiting: set[asyncio.Queue[bytes | None]] = set()
         self._is_over = False
 
@@ -124,7 +131,7 @@ class Frames:
         self._waiting.add(place)
         try:
             if self._task is None:
-                self._task = asyncio.create_task(self._tell())
+                self._task = asyncio.gather(self._tell(), self._tell_load())
             yield first
             while not self._is_over and (frame := await place.get()) is not None:
                 yield frame
@@ -156,6 +163,14 @@ class Frames:
             number += 1
             await asyncio.sleep(FRAME_S)
 
+    async def _tell_load(self) -> None:
+        """In a thread of its own: it takes long, and the other frames go on."""
+        while not self._is_over:
+            begins_s = time.monotonic()
+            with suppress(StoreFailed, WrongUsage):  # `_tell` says it
+                self._put(await self._load_threads.run(self._load))
+            await asyncio.sleep(max(_LOAD_EVERY_S, (time.monotonic() - begins_s) * REST))
+
     def _put(self, frame: bytes) -> None:
         for place in self._waiting:
             with suppress(asyncio.QueueFull):  # the page does not take them as fast
@@ -167,6 +182,9 @@ class Frames:
     def _figures(self) -> bytes:
         return _event("figures", figures(self._running, time.time_ns() // 1_000_000))
 
+    def _load(self) -> bytes:
+        return _event("load", {"load": load(self._running, time.time_ns() // 1_000_000)})
+
 
 def figures(running: Running, now_ms: int) -> dict[str, Any]:
     """The engine and its store, as a page shows them. Errors: `StoreFailed`, `WrongUsage`."""
@@ -174,7 +192,7 @@ def figures(running: Running, now_ms: int) -> dict[str, Any]:
     waiting = look(running, now_ms, _WITHIN_MS)
     with StoreSnapshot(running.store) as db:
         paused_keys, letters, until_ms = count_paused_keys(db), db.dead_letters(), db.paused_until_ms()
-        in_doubt = running.with_figures(in_doubt_of(db)) if measures.keys_in_doubt else None
+        in_doubt = running.with_figures(in_doubt_of(db, _IN_DOUBT)) if measures.keys_in_doubt else None
     destinations = running.destination_figures()
     size, log_size = sizes_of(running.store)
     messages, in_memory = running.engine.in_memory()
@@ -193,7 +211,8 @@ def figures(running: Running, now_ms: int) -> dict[str, Any]:
         "destination": destination,
         "destinations": destinations if destinations.count else None,
         "tenants": running.engine.tenant_figures(SHOWN, [])[0],
-        "in_doubt": in_doubt,
+        "in_doubt": None if in_doubt is None else grouped(in_doubt),
+        "rate_per_s": running.rate_per_s,
         "paused": running.engine.is_paused,
         "paused_until": None if until_ms is None else rfc_3339(until_ms),
         "paused_keys": paused_keys,
@@ -203,6 +222,42 @@ def figures(running: Running, now_ms: int) -> dict[str, Any]:
         "store_bytes": size,
         "store_log_bytes": log_size,
     }
+
+
+def grouped(found: InDoubt) -> dict[str, Any]:
+    """The keys in doubt by their last error: first the error of the most keys, with those that fail for longest."""
+    groups: dict[str | None, list[KeyInDoubt]] = {}
+    for key in found.longest:
+        groups.setdefault(key.last_error, []).append(key)
+    largest = sorted(groups.items(), key=lambda it: -len(it[1]))[:_GROUPS]
+    told = [{"error": error, "keys": len(keys), "first": keys[:_GROUPS]} for error, keys in largest]
+    return msgspec.structs.asdict(found) | {"longest": None, "groups": told, "errors": len(groups)}
+
+
+def load(running: Running, now_ms: int) -> dict[str, Any]:
+    """How many messages are due in each minute of an hour and each hour of a day, by the clock, from now on; and how
+    many wait for events. About a second for ten million messages. Errors: `StoreFailed`.
+    """
+    minutes, hours = [0] * 60, [0] * 24
+    with StoreSnapshot(running.store) as db:
+        due = db.due_by_step(now_ms, now_ms // _HOUR_MS * _HOUR_MS + _DAY_MS, _MINUTE_MS)
+        found = db.status([])
+    for start_ms, number in due:
+        hours[start_ms // _HOUR_MS - now_ms // _HOUR_MS] += number
+        if (ahead := start_ms // _MINUTE_MS - now_ms // _MINUTE_MS) < len(minutes):
+            minutes[ahead] += number
+    events = {name: found[name] for name in ("waiting_for_events", "remembered_events")}
+    return {"at_ms": now_ms, "minutes": minutes, "hours": hours, **events}
+
+
+def shown_destination(to: str) -> str:
+    """An address without secrets and folders: the host, if it has one.
+
+    >>> shown_destination("https://me:secret@hooks.example/orders?key=1"), shown_destination("file:/var/out.ndjson")
+    ('hooks.example', 'file:out.ndjson')
+    """
+    told = {"named": "named destinations", "-": "standard output"}.get(to)
+    return told or urlsplit(to).netloc.rpartition("@")[2] or without_folders(without_user(to))
 
 
 def _event(name: str, data: object) -> bytes:

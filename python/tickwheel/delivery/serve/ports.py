@@ -105,16 +105,16 @@ class Ports:
         self._thread = threading.Thread(target=self._serve, name="http-serve", daemon=True)
         start(self._thread)
 
-    def open(self, running: Running, max_payload: int) -> str:
-        """Serve everything; returns the URL for clients. Errors: `WrongUsage` if a port can't be opened;
-        `DeliveryFailed` if the system does not give the threads.
+    def open(self, running: Running, max_payload: int, to: str = "") -> str:
+        """Serve everything; returns the URL for clients. `to`: the destination, for the page. Errors: `WrongUsage` if a
+        port can't be opened; `DeliveryFailed` if the system does not give the threads.
         """
         from tickwheel.delivery.serve.bodies import Bodies
         from tickwheel.delivery.serve.http import app
         from tickwheel.delivery.serve.live import Live
 
         self._bodies = Bodies(running.engine.take_bytes)
-        self._live = Live(running, self._access)
+        self._live = Live(running, self._access, to)
         opened = app(running, max_payload, self._bodies, self._live)  # before a client can connect
         self._listening.open()
         self._application.open(opened)

@@ -37,8 +37,8 @@ _LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The store, the destination, the settings and the addresses of a service. `max_payload`: bytes. Errors:
-    `WrongUsage`.
+    """The store, the destination, the settings and the addresses of a service. `max_payload`: bytes. `to`: what
+    the page calls the destination. Errors: `WrongUsage`.
     """
 
     store: Path
@@ -50,6 +50,7 @@ class Service:
     max_payload: int
     health: Address | None = None
     outboxes: Sequence[SourceOpener] = ()
+    to: str = ""
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_payload <= MAX_PAYLOAD_LIMIT:
@@ -100,7 +101,7 @@ def _serve(service: Service, say: Callable[[str], object], read_again: SignalEve
             read_again.clear()
             service.credentials.read_again(access, say)
         with stop_noted() as stop:
-            url = _opened(ports, running, service.max_payload, stop)
+            url = _opened(ports, running, service, stop)
             running.start()
             if why_few := why_few_connections():
                 say(why_few)
@@ -140,10 +141,10 @@ def _serve(service: Service, say: Callable[[str], object], read_again: SignalEve
     return Ended(result, 3 if failure else code)
 
 
-def _opened(ports: Ports, running: Running, max_payload: int, stop: SignalEvent) -> str:
+def _opened(ports: Ports, running: Running, service: Service, stop: SignalEvent) -> str:
     """The URL. A port that is taken is tried for a second. After a stop its error does not matter."""
     try:
-        return ports.open(running, max_payload)
+        return ports.open(running, service.max_payload, service.to)
     except WrongUsage:
         if stop.is_set():
             raise Stopped(stop.number) from None

@@ -154,9 +154,11 @@ def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None, figures
     )
 
 
-def in_doubt_of(db: StoreSnapshot) -> InDoubt:
-    """The keys in doubt of a store. Errors: `StoreFailed`. Some ten milliseconds for 50,000 messages that fail."""
-    keys, is_complete = db.longest_in_doubt(_LONGEST)
+def in_doubt_of(db: StoreSnapshot, most: int = _LONGEST) -> InDoubt:
+    """The keys in doubt of a store, the `most` that fail for longest. Errors: `StoreFailed`. Some ten milliseconds for
+    50,000 messages that fail.
+    """
+    keys, is_complete = db.longest_in_doubt(most)
     return InDoubt([KeyInDoubt(**with_times(it)) for it in keys], is_complete)
 
 

@@ -3,7 +3,7 @@
 | part | what it is |
 |---|---|
 | `page.html`, `page.css` | the page without its figures; the style of all pages is `pages/style.css` |
-| `words.js`, `wheel.js`, `lateness.js`, `figures.js` | numbers and times; rings; lateness by the second; the cards |
+| `words.js`, `wheel.js`, `lateness.js`, `figures.js` | numbers and times; rings; lateness; state, load and figures |
 | `requests.js`, `messages.js` | asks the server; lists, one message, and what may be done with it |
 | `start.js` | connects the parts |
 | `assembly` | puts these into one file, which loads nothing |

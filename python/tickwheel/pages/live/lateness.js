@@ -1,14 +1,24 @@
 // Draws how late calls or messages were, a column for each second: the darker a cell, the more were so late.
 "use strict";
 
-const EDGES_MS = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 60_000, Infinity];
+const EDGES_MS = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, Infinity];
+const FEWEST_ROWS = 6;
 const COLUMNS = 120;
 const RECENT = 60;
+
+const row_of = (bound_us) => EDGES_MS.findIndex((edge) => bound_us / 1000 <= edge);
+
+/* The bound below which this part of a map from bounds to numbers is. */
+function percentile(numbers, part) {
+  const sorted = [...numbers].sort(([a], [b]) => a - b);
+  let left = Math.max(1, Math.ceil(sorted.reduce((sum, [, number]) => sum + number, 0) * part));
+  return sorted.find(([, number]) => (left -= number) <= 0)[0];
+}
 
 class Lateness {
   constructor(canvas, words) {
     Object.assign(this, { canvas, words, columns: [], before: null, at_ms: 0, of: "calls" });
-    Object.assign(this, { usual: "–", total: 0 });
+    Object.assign(this, { usual: "–", half: "–", total: 0 });
     new ResizeObserver(() => this.draw()).observe(canvas);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
@@ -38,59 +48,64 @@ class Lateness {
     this.say();
   }
 
+  /* The rows that have something, with one more at both ends. */
+  scale() {
+    const rows = this.columns.flatMap((column) => [...column.keys()].map(row_of));
+    const lowest = Math.min(Math.max(0, (rows.length ? Math.min(...rows) : 5) - 1), EDGES_MS.length - FEWEST_ROWS);
+    return [lowest, Math.min(EDGES_MS.length, Math.max((rows.length ? Math.max(...rows) : 0) + 2, lowest + FEWEST_ROWS))];
+  }
+
   draw() {
-    const scale = devicePixelRatio || 1;
+    const pixels = devicePixelRatio || 1;
     const { clientWidth: width, clientHeight: height } = this.canvas;
     if (!width) return;
-    this.canvas.width = width * scale;
-    this.canvas.height = height * scale;
+    this.canvas.width = width * pixels;
+    this.canvas.height = height * pixels;
     const pen = this.canvas.getContext("2d");
-    const style = getComputedStyle(this.canvas);
-    pen.scale(scale, scale);
-    const [left, bottom] = [58, 18];
-    const [cell, row] = [(width - left) / COLUMNS, (height - bottom) / EDGES_MS.length];
+    const colour = (name) => getComputedStyle(this.canvas).getPropertyValue(name);
+    pen.scale(pixels, pixels);
+    const [left, bottom, [lowest, end]] = [58, 18, this.scale()];
+    const [cell, row] = [(width - left) / COLUMNS, (height - bottom) / (end - lowest)];
+    const x_of = (index) => left + cell * (COLUMNS - this.columns.length + index);
+    const y_of = (edge) => height - bottom - row * (edge - lowest + 1);
+    const words = (text, x, y, align, name = "--quiet") => Object.assign(pen, { textAlign: align, fillStyle: colour(name) }).fillText(text, x, y);
     pen.font = "11px system-ui, sans-serif";
-    pen.fillStyle = style.getPropertyValue("--quiet");
-    pen.textAlign = "right";
-    EDGES_MS.forEach((edge, index) => {
-      if (index % 3 === 1 && edge < Infinity) pen.fillText(duration(edge), left - 6, height - bottom - row * (index + 1) + 4);
-    });
-    pen.textAlign = "left";
-    pen.fillText("2 min ago", left, height - 4);
-    pen.textAlign = "right";
-    pen.fillText("now", width, height - 4);
-    pen.strokeStyle = style.getPropertyValue("--grid");
+    pen.strokeStyle = colour("--grid");
     pen.strokeRect(left + 0.5, 0.5, width - left - 1, height - bottom);
-    pen.fillStyle = style.getPropertyValue("--bar");
+    EDGES_MS.slice(lowest, end).forEach((edge, index) => {
+      if (row > 24 || index % 2) words(edge < Infinity ? duration(edge) : "more", left - 6, y_of(lowest + index) + 9, "right");
+    });
+    words("2 min ago", left, height - 4, "left");
+    words("now", width, height - 4, "right");
+    pen.fillStyle = colour("--bar");
     this.columns.forEach((column, index) => {
-      const x = left + cell * (COLUMNS - this.columns.length + index);
-      const rows = new Array(EDGES_MS.length).fill(0);
-      for (const [bound_us, number] of column) rows[EDGES_MS.findIndex((edge) => bound_us / 1000 <= edge)] += number;
-      rows.forEach((number, at) => {
-        if (!number) return;
-        pen.globalAlpha = Math.min(1, 0.25 + 0.15 * Math.log10(number + 1) * 1.6);
-        pen.fillRect(x, height - bottom - row * (at + 1), Math.max(cell - 0.5, 1), row - 0.5);
-      });
+      const rows = new Map();
+      for (const [bound_us, number] of column) rows.set(row_of(bound_us), (rows.get(row_of(bound_us)) ?? 0) + number);
+      for (const [edge, number] of rows) {
+        pen.globalAlpha = Math.min(0.8, 0.2 + 0.2 * Math.log10(number + 1));
+        pen.fillRect(x_of(index), y_of(edge), Math.max(cell - 0.5, 1), row - 0.5);
+      }
     });
     pen.globalAlpha = 1;
+    for (const [part, name, text, x] of [[0.5, "--ink", "half", 8], [0.99, "--line2", "99 %", 40]]) {
+      pen.fillStyle = colour(name);
+      this.columns.forEach((column, index) => {
+        if (column.size) pen.fillRect(x_of(index), y_of(row_of(percentile(column, part))), cell, 2);
+      });
+      words(`– ${text}`, left + x, 14, "left", name);
+    }
   }
 
   say() {
     const all = new Map();
     for (const column of this.columns.slice(-RECENT))
       for (const [bound_us, number] of column) all.set(bound_us, (all.get(bound_us) ?? 0) + number);
-    const sorted = [...all].sort(([a], [b]) => a - b);
-    const total = sorted.reduce((sum, [, number]) => sum + number, 0);
-    const at = (part) => {
-      let left = Math.max(1, Math.ceil(total * part));
-      return sorted.find(([, number]) => (left -= number) <= 0)[0];
-    };
+    this.total = [...all.values()].reduce((sum, number) => sum + number, 0);
     const bound = (bound_us) => (bound_us === Infinity ? "more than 1 min" : duration(bound_us / 1000));
-    const upTo = (bound_us) => (bound_us === Infinity ? bound(bound_us) : `at most ${bound(bound_us)}`);
-    this.words.textContent = total
-      ? `${count(total)} ${this.of} in the last minute. Half were late by ${upTo(at(0.5))}, 99 % by ${upTo(at(0.99))}, all by ${upTo(at(1))}.`
+    const upTo = (part) => (percentile(all, part) === Infinity ? bound(Infinity) : `at most ${bound(percentile(all, part))}`);
+    this.words.textContent = this.total
+      ? `${count(this.total)} ${this.of} in the last minute. Half were late by ${upTo(0.5)}, 99 % by ${upTo(0.99)}, all by ${upTo(1)}.`
       : `No ${this.of} in the last minute.`;
-    this.usual = total ? bound(at(0.99)) : "–";
-    this.total = total;
+    [this.half, this.usual] = [0.5, 0.99].map((part) => (this.total ? bound(percentile(all, part)) : "–"));
   }
 }

@@ -13,7 +13,7 @@ const due_text = (local) => `${local.length === "2026-01-01T00:00".length ? `${l
 const lines = (text) => text.slice(0, 20_000).split("\n").map(shown).join("\n") + (text.length > 20_000 ? "…" : "");
 
 const REFRESH_MS = 5000;
-const AT_ONCE = 20;
+const AT_ONCE = isWide ? 20 : 10;
 const MOST_LOOKS = 10;
 
 class Messages {
@@ -71,7 +71,7 @@ class Messages {
     const state = form.get("state");
     this.query = new URLSearchParams(state === "letters" ? { limit: AT_ONCE } : { state, limit: AT_ONCE });
     if (state !== "letters") {
-      for (const name of ["key", "destination"]) if (form.get(name)) this.query.set(name, form.get(name));
+      for (const name of ["key", "destination", "until"]) if (form.get(name)) this.query.set(name, form.get(name));
       for (const name of ["due_from", "due_before"]) if (form.get(name)) this.query.set(name, due_text(form.get(name)));
     }
     this.state = state;
@@ -95,9 +95,10 @@ class Messages {
 
   /* Those that the list can have: with its outcome a destination is forgotten, but for dead letters. */
   show_filters() {
-    const { state, destination } = find("list").elements;
+    const { state, destination, until } = find("list").elements;
     for (const filter of document.querySelectorAll("#list .filter")) filter.hidden = state.value === "letters";
-    destination.closest("label").hidden = destination.disabled = ["delivered", "cancelled", "letters"].includes(state.value);
+    until.closest("label").hidden = until.disabled = !["waiting", "remembered"].includes(state.value);
+    destination.closest("label").hidden = destination.disabled = ["delivered", "cancelled", "letters", "remembered"].includes(state.value);
   }
 
   head() {
@@ -149,16 +150,28 @@ class Messages {
   }
 
   put(found) {
-    const rows = this.state === "letters" ? found.letters.map((it) => this.letter(it)) : found.messages.map((it) => this.message(it));
+    const rows = this.state === "letters" ? found.letters.map((it) => this.letter(it)) : this.state === "dead" ? this.by_error(found.messages) : found.messages.map((it) => this.message(it));
     this.rows.tBodies[0].append(...rows);
     const all = this.rows.tBodies[0].rows.length;
     this.rows.hidden = !all;
     this.cursor = found.next;
     find("more").hidden = found.next === null;
-    const what = { letters: "refused records", dead: "dead letters" }[this.state] ?? "messages";
+    const what = { letters: "refused records", dead: "dead letters", remembered: "remembered events" }[this.state] ?? "messages";
     const none = found.next === null ? `There are no such ${what}.` : `None of the ${what} that were looked at so far. Show more looks at more.`;
     this.say(find("answer"), all ? `${count(all)} ${what}${found.next === null ? "." : ", and there may be more."}` : none);
     find("requeue-all").hidden = !(this.may_control && this.state === "dead" && all);
+  }
+
+  /* Dead letters with the same error stand together, and the first of them has it. */
+  by_error(messages) {
+    const groups = new Map();
+    for (const row of messages.map((it) => this.message(it))) {
+      const text = row.lastChild.firstChild.textContent;
+      groups.set(text, [...(groups.get(text) ?? []), row]);
+    }
+    for (const [, ...others] of groups.values()) for (const row of others) row.lastChild.firstChild.replaceChildren(make("span", { class: "quiet" }, "the same"));
+    for (const [first, ...others] of groups.values()) if (others.length) first.lastChild.prepend(make("b", {}, `${count(others.length + 1)} of these: `));
+    return [...groups.values()].flat();
   }
 
   row(first, ...others) {
@@ -170,9 +183,10 @@ class Messages {
     const link = make("a", { href: `#${new URLSearchParams(seen.key === null ? { id: seen.id } : { id: seen.id, key: seen.key })}` }, short(seen.id));
     link.addEventListener("click", () => (this.clicked = row.lastChild));
     const more = [
+      seen.event_name && `the event ${seen.event_name}`,
       seen.destination && `to ${seen.destination}`,
       seen.rule && (seen.rule.cron ? `${seen.rule.cron} in ${seen.rule.tz}` : `every ${duration(seen.rule.every)}`),
-      seen.attempts && `${count(seen.attempts)} ${seen.attempts === 1 ? "attempt" : "attempts"}`,
+      seen.attempts && !seen.last_error?.startsWith("gave up") && `${count(seen.attempts)} ${seen.attempts === 1 ? "attempt" : "attempts"}`,
       seen.lateness_ms !== null && `${seen.lateness_ms} ms late`,
       seen.last_error,
     ].filter(Boolean);

@@ -5,6 +5,8 @@ const about = JSON.parse(find("page").textContent);
 const wheel = new Wheel(find("wheel"), find("levels"), find("front"));
 const lateness = new Lateness(find("lateness"), find("late-words"));
 const rates = new Rates();
+for (const part of document.querySelectorAll("details.fold")) part.open = about.kind === "timer" || isWide;
+find("levels-part").open = about.kind === "timer";
 const doubt = new Doubt();
 
 function show_frame(frame) {
@@ -12,6 +14,7 @@ function show_frame(frame) {
     wheel.show(frame.wheel);
     if (about.kind !== "service") show_due_of_wheel(frame.wheel);
   }
+  if (frame.load) show_load(frame.load);
   if (frame.counts) {
     const show = about.kind === "service" ? show_service : show_timer;
     show(frame, rates.per_s(frame.at_ms, frame.counts));
@@ -38,8 +41,12 @@ function follow() {
       }
       ask_token.hidden = true;
       document.body.classList.remove("stale");
-      if (data.store) set_title(`Delivery of ${shown(data.store)}`);
-      rates.before = undefined;
+      if (data.store) {
+        document.querySelector("h1 bdi").textContent = shown(data.store);
+        find("to").textContent = data.to ? `→ ${shown(data.to)}` : "";
+        document.title = `${shown(data.store)} – tickwheel`;
+      }
+      rates.frames = [];
       lateness.before = null;
       if (messages) {
         messages.may_control = doubt.may_control = data.rights.includes("control");
@@ -78,10 +85,6 @@ function follow() {
     status(`No connection: ${error.message}. The next attempt is in ${again_s} s.`, "ill");
   };
   stream("/events", handle, lost);
-}
-
-function set_title(text) {
-  document.title = document.querySelector("h1 bdi").textContent = text;
 }
 
 let has_token = () => {};

@@ -1,6 +1,7 @@
 // Finds and makes elements, and writes numbers and times. Foreign text goes into a page only as text, never as markup.
 "use strict";
 
+const isWide = matchMedia("(min-width: 48rem)").matches;
 const find = (id) => document.getElementById(id);
 
 function make(tag, attributes = {}, ...children) {
@@ -26,6 +27,12 @@ const size = (bytes) => {
 
 /* By the clock of the server, which may differ from that of the browser. */
 const server = { ahead_ms: 0 };
+
+/* 75 -> "a minute": as people say it of what is not exact. */
+function about_s(seconds) {
+  const [size, name] = [[3600, "h"], [60, "min"], [1, "s"]].find(([size]) => seconds >= 1.6 * size) ?? [1, "s"];
+  return size === 1 && seconds > 45 ? "a minute" : `${count(Math.max(1, seconds / size))} ${name}`;
+}
 
 /* "in 3 min", "2 h ago". */
 function from_now(instant, past = "") {

@@ -83,6 +83,7 @@ class Served:
         sink_timeout_s: float = 30,
         rate: str | None = None,
         order: Literal["key", "global"] = "key",
+        address: str = "",
     ) -> None:
         self.arrived: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
         self.running = Running(
@@ -100,7 +101,7 @@ class Served:
         anywhere = Address.of("--listen", "127.0.0.1:0")
         self.access = Access(tokens, anywhere)
         self.ports = Ports(Listening(anywhere), self.access, certificates)
-        self.url = self.ports.open(self.running, max_payload)
+        self.url = self.ports.open(self.running, max_payload, address)
         self.running.start()
         self.port = int(self.url.rpartition(":")[2])
 
