@@ -137,7 +137,7 @@ class _Requests:
             name = schema["$ref"].rpartition("/")[2]
             named = self._file["components"]["schemas"][name]
             if "properties" in named:
-                return f"[{name}](#{name.lower()})"
+                return f"[`{name}`](#{name.lower()})"
             is_time = named.get("description", "").startswith("RFC 3339")
             return "a time" if is_time else self._type(named)
         if several := schema.get("oneOf", schema.get("anyOf")):
@@ -169,7 +169,7 @@ def _right(operation: Mapping[str, Any]) -> str:
 
 
 def _link(name: str) -> str:
-    return f"[{name}](#{re.sub(r'[^a-z -]', '', name.lower()).replace(' ', '-')})"
+    return f"[`{name}`](#{re.sub(r'[^a-z -]', '', name.lower()).replace(' ', '-')})"
 
 
 def _item(start: str, value: str, text: str | None) -> str:
