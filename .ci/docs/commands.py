@@ -66,15 +66,15 @@ def _command(
     if not options:
         yield "It has no options.\n"
         return
-    yield "| option | default | |"
-    yield "|---|---|---|"
+    yield "| option | |"
+    yield "|---|---|"
     for first, several in groupby(options, lambda option: _first(option, context, told)):
         if first != context.command_path:
             flags = ", ".join(flag for option in several for flag in option.opts)
-            yield f"| `{flags}` | | As [{first}](#{first.replace(' ', '-')}) |"
+            yield f"| `{flags}` | As [{first}](#{first.replace(' ', '-')}) |"
             continue
         for option in several:
-            yield f"| {_names(option, context)} | {_default(option)} | {_meaning(option)} |"
+            yield f"| {_names(option, context)} | {' '.join(filter(None, (_meaning(option), _default(option))))} |"
     yield ""
 
 
@@ -105,13 +105,13 @@ def _names(option: click.Option, context: click.Context) -> str:
 
 def _default(option: click.Option) -> str:
     if option.required:
-        return "required"
+        return "Required."
     if option.is_flag:
-        return "off"
+        return ""
     default = option.to_info_dict()["default"] if option.default is not None else None
     if default is None or callable(default) or option.multiple:
         return ""
-    return f"`{default}`"
+    return f"By default `{default}`."
 
 
 def _meaning(option: click.Option) -> str:

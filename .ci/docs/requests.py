@@ -19,7 +19,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "delivery/http.md"
 BEGIN, END = "<!-- made by .ci/docs/requests.py: begin -->", "<!-- made by .ci/docs/requests.py: end -->"
 _METHODS = ("get", "post", "put", "patch", "delete")
-_MANY = 5  # an error that so many requests share, and so many members of a body, are described once
+_MANY = 5  # an error that so many requests share is described once
+_RECORD = "#/components/schemas/Record"
 _PLAIN = {"string", "integer", "number", "boolean", "null"}  # types that the page leaves to openapi.yaml
 
 
@@ -34,6 +35,7 @@ class _Requests:
             if "$ref" in answer and int(status) >= 400
         ]
         self._shared = {answer for answer, count in Counter(answers).items() if count >= _MANY}
+        self._sent: list[str] = []  # schemas of requests, but for the record, which has a page of its own
         self._told: dict[str, str] = {}  # shared parameters, and all that follows a summary, by the first request with it
 
     def lines(self) -> Iterator[str]:
@@ -46,12 +48,10 @@ class _Requests:
                 for method in _METHODS:
                     if tag["name"] in item.get(method, {}).get("tags", ()):
                         yield from self._operation(f"{method.upper()} {path}", item, item[method])
-        yield "## Bodies\n\nThe JSON of requests and answers."
-        yield "Members in bold are required in a request, and always there in an answer. A time in a request is RFC 3339"
-        yield "with a zone, or milliseconds since 1970; in an answer it is RFC 3339 in UTC. The file has all types.\n"
-        for name, schema in self._file["components"]["schemas"].items():
-            if "properties" in schema:
-                yield from self._members(name, schema)
+        yield "## Bodies\n\nThe JSON of requests; members in bold are required. [openapi.yaml](../openapi.yaml) has all types, and the JSON"
+        yield "of answers. A time in a request is RFC 3339 with a zone, or milliseconds since 1970; in an answer it is RFC 3339 in UTC.\n"
+        for name in dict.fromkeys(self._sent):
+            yield from self._members(name, self._file["components"]["schemas"][name])
 
     def _operation(self, name: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> Iterator[str]:
         yield f"### {name}\n\n{operation['summary']}. {_right(operation)}\n"
@@ -79,6 +79,8 @@ class _Requests:
         for kind, content in operation.get("requestBody", {}).get("content", {}).items():
             shown = "" if kind == "application/json" else f", as `{kind}`"
             yield f"Body{shown}: {self._body(content['schema'])}.\n"
+            if "properties" in self._of(content["schema"]) and content["schema"]["$ref"] != _RECORD:
+                self._sent.append(content["schema"]["$ref"].rpartition("/")[2])
         if self._told.setdefault(said, name) != name:
             yield f"Answers are those of {_link(self._told[said])}.\n"
             return
@@ -92,26 +94,16 @@ class _Requests:
     def _answers(self, answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
         for status, given in answers:
             answer = self._of(given)
-            bodies = "; ".join(
-                f"{self._body(content['schema'])}" + ("" if kind == "application/json" else f" (`{kind}`)")
-                for kind, content in answer["content"].items()
-            )
-            headers = ", ".join(f"`{each}`" for each in answer.get("headers", {}))
-            bodies = ", ".join(filter(None, (f"**{status}**", bodies, f"with {headers}" if headers else "")))
-            yield f"- {bodies}. {' '.join(answer['description'].split())}"
+            kinds = [f"`{kind}`" for kind in answer["content"] if kind != "application/json"]
+            headers = [f"`{each}`" for each in answer.get("headers", {})]
+            shown = ", ".join(filter(None, (f"**{status}**", " or ".join(kinds), ", ".join(headers))))
+            yield f"- {shown}: {' '.join(answer['description'].split())}"
 
     def _members(self, name: str, schema: Mapping[str, Any]) -> Iterator[str]:
         yield f"### {name}\n"
         if "description" in schema:
             yield f"{schema['description']}\n"
         members = schema["properties"]
-        for other, given in self._file["components"]["schemas"].items():
-            same = [member for member, kind in given.get("properties", {}).items() if members.get(member) == kind]
-            if other == name:
-                break
-            if len(same) >= _MANY and given["properties"].keys() <= members.keys():
-                yield f"The members of [{other}](#{other.lower()}), and:\n"
-                members = {member: kind for member, kind in members.items() if member not in same}
         alone = list[str]()
         for member, given in members.items():
             value = self._value({key: part for key, part in given.items() if key != "description"})
@@ -129,7 +121,7 @@ class _Requests:
         return "; ".join(filter(None, (self._type(schema), f"by default `{default}`" if default else "")))
 
     def _body(self, schema: Mapping[str, Any]) -> str:
-        return schema.get("description") or self._type(schema) or "text"
+        return schema.get("description", "").replace("#record", "records.md") or self._type(schema)
 
     def _type(self, schema: Mapping[str, Any]) -> str:
         """A schema in a few words; one with members as a link to them."""
@@ -137,7 +129,7 @@ class _Requests:
             name = schema["$ref"].rpartition("/")[2]
             named = self._file["components"]["schemas"][name]
             if "properties" in named:
-                return f"[`{name}`](#{name.lower()})"
+                return "[the record](records.md)" if schema["$ref"] == _RECORD else f"[{name}](#{name.lower()})"
             is_time = named.get("description", "").startswith("RFC 3339")
             return "a time" if is_time else self._type(named)
         if several := schema.get("oneOf", schema.get("anyOf")):
