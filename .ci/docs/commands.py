@@ -56,7 +56,8 @@ def _command(
         return
     yield f"## {context.command_path}\n"
     usage = " ".join(command.collect_usage_pieces(context))
-    yield f"```text\n{context.command_path} {usage}\n```\n"
+    if usage != "[OPTIONS] TARGET":
+        yield f"`{context.command_path} {usage}`\n"
     for paragraph in _text(command):
         if paragraph.startswith("TARGET is a file"):
             targets[paragraph.removeprefix("TARGET is ")].append(context.command_path.removeprefix("tickwheel "))
@@ -66,15 +67,13 @@ def _command(
     if not options:
         yield "It has no options.\n"
         return
-    yield "| option | |"
-    yield "|---|---|"
     for first, several in groupby(options, lambda option: _first(option, context, told)):
         if first != context.command_path:
             flags = ", ".join(flag for option in several for flag in option.opts)
-            yield f"| `{flags}` | As [{first}](#{first.replace(' ', '-')}) |"
+            yield f"- `{flags}`: as [{first.removeprefix('tickwheel ')}](#{first.replace(' ', '-')})"
             continue
         for option in several:
-            yield f"| {_names(option, context)} | {' '.join(filter(None, (_meaning(option), _default(option))))} |"
+            yield f"- {_names(option, context)}: {' '.join(filter(None, (_meaning(option), _default(option))))}"
     yield ""
 
 
@@ -96,11 +95,11 @@ def _text(command: click.Command) -> list[str]:
 def _names(option: click.Option, context: click.Context) -> str:
     """As on the command line; of a configured command also as a variable."""
     value = "" if option.is_flag else f" {option.make_metavar(context)}"
-    names = [f"`{', '.join(option.opts)}{_escaped(value)}`"]
+    names = [f"`{', '.join(option.opts)}{value}`"]
     if isinstance(context.command, ConfiguredCommand):
         if option.allow_from_autoenv:
             names.append(f"`{context.auto_envvar_prefix}_{str(option.name).upper()}`")
-    return "<br>".join(names)
+    return ", ".join(names)
 
 
 def _default(option: click.Option) -> str:
@@ -123,7 +122,7 @@ def _meaning(option: click.Option) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+    return text.replace("<", "&lt;").replace("*", "\\*")
 
 
 def main() -> None:
