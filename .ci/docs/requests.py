@@ -39,7 +39,7 @@ class _Requests:
         self._told: dict[str, str] = {}  # shared parameters, and all that follows a summary, by the first request with it
 
     def lines(self) -> Iterator[str]:
-        yield "## Errors of many requests\n\nEach request names those that it may get.\n"
+        yield "## Errors of many requests\n\nA request may get those that fit it: openapi.yaml names them for each.\n"
         yield from self._answers((status, {"$ref": name}) for status, name in sorted(self._shared))
         yield ""
         for tag in self._file["tags"]:
@@ -84,11 +84,8 @@ class _Requests:
         if self._told.setdefault(said, name) != name:
             yield f"Answers are those of {_link(self._told[said])}.\n"
             return
-        shared = [status for status, given in answers.items() if (status, given.get("$ref")) in self._shared]
-        yield "Answers:\n"
-        yield from self._answers((status, given) for status, given in answers.items() if status not in shared)
-        if shared:
-            yield f"- [{', '.join(shared)}](#errors-of-many-requests)"
+        kept = [(status, given) for status, given in answers.items() if (status, given.get("$ref")) not in self._shared]
+        yield from self._answers(kept)
         yield ""
 
     def _answers(self, answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
