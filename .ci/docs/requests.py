@@ -65,7 +65,7 @@ class _Requests:
             other = self._told.setdefault(str(each), name)
             if other == name:
                 yield _item(f"`{each['name']}`{place}", self._value(each["schema"]), each.get("description"))
-            else:
+            elif each["in"] != "path":
                 before.setdefault(other, []).append(f"`{each['name']}`")
         for other, names in before.items():
             yield f"- {', '.join(names)}: as of {_link(other)}"
@@ -84,6 +84,8 @@ class _Requests:
         if self._told.setdefault(said, name) != name:
             yield f"Answers are those of {_link(self._told[said])}.\n"
             return
+        if parameters and "requestBody" not in operation:
+            yield "Answers:\n"
         kept = [(status, given) for status, given in answers.items() if (status, given.get("$ref")) not in self._shared]
         yield from self._answers(kept)
         yield ""
