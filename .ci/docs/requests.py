@@ -39,7 +39,7 @@ class _Requests:
         self._told: dict[str, str] = {}  # shared parameters, and all that follows a summary, by the first request with it
 
     def lines(self) -> Iterator[str]:
-        yield "## Errors of many requests\n\nA request may get those that fit it: openapi.yaml names them for each.\n"
+        yield "## Errors of many requests\n\nopenapi.yaml names them for each request.\n"
         yield from self._answers((status, {"$ref": name}) for status, name in sorted(self._shared))
         yield ""
         for tag in self._file["tags"]:
