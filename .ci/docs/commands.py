@@ -96,9 +96,8 @@ def _names(option: click.Option, context: click.Context) -> str:
     """As on the command line; of a configured command also as a variable."""
     value = "" if option.is_flag else f" {option.make_metavar(context)}"
     names = [f"`{', '.join(option.opts)}{value}`"]
-    if isinstance(context.command, ConfiguredCommand):
-        if option.allow_from_autoenv:
-            names.append(f"`{context.auto_envvar_prefix}_{str(option.name).upper()}`")
+    if isinstance(context.command, ConfiguredCommand) and option.allow_from_autoenv:
+        names.append(f"`{context.auto_envvar_prefix}_{str(option.name).upper()}`")
     return ", ".join(names)
 
 

@@ -36,7 +36,7 @@ class _Requests:
         ]
         self._shared = {answer for answer, count in Counter(answers).items() if count >= _MANY}
         self._sent: list[str] = []  # schemas of requests, but for the record, which has a page of its own
-        self._told: dict[str, str] = {}  # shared parameters, and all that follows a summary, by the first request with it
+        self._told: dict[str, str] = {}  # parameters, and bodies with answers: the first request that has them
 
     def lines(self) -> Iterator[str]:
         yield "## Errors of many requests\n\nopenapi.yaml names them for each request.\n"
@@ -48,8 +48,9 @@ class _Requests:
                 for method in _METHODS:
                     if tag["name"] in item.get(method, {}).get("tags", ()):
                         yield from self._operation(f"{method.upper()} {path}", item, item[method])
-        yield "## Bodies\n\nThe JSON of requests; members in bold are required. [openapi.yaml](../openapi.yaml) has all types, and the JSON"
-        yield "of answers. A time in a request is RFC 3339 with a zone, or milliseconds since 1970; in an answer it is RFC 3339 in UTC.\n"
+        yield "## Bodies\n\nThe JSON of requests; members in bold are required."
+        yield "[openapi.yaml](../openapi.yaml) has all types, and the JSON of answers."
+        yield "A time in a request is RFC 3339 with a zone, or milliseconds since 1970; in an answer it is in UTC.\n"
         for name in dict.fromkeys(self._sent):
             yield from self._members(name, self._file["components"]["schemas"][name])
 
