@@ -7,6 +7,7 @@ The part between the two marks is written; what is around it is by hand.
 """
 
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -28,7 +29,10 @@ def made() -> str:
     for name, command in commands:  # a command with variables and a file says all of its options, others refer to it
         if isinstance(command, ConfiguredCommand):
             told |= {(option.opts[-1], _meaning(option)): f"tickwheel {name}" for option in _options(command)}
-    return "\n".join(line for name, command in commands for line in _command(command, name, context, told))
+    targets = defaultdict[str, list[str]](list)  # what TARGET is, with the commands of which this is said
+    lines = [line for name, command in commands for line in _command(command, name, context, told, targets)]
+    said = [f"- {', '.join(f'`{name}`' for name in names)}: {text}" for text, names in targets.items()]
+    return "\n".join(["## TARGET\n", *said, "", *lines])
 
 
 def page() -> str:
@@ -39,30 +43,37 @@ def page() -> str:
 
 
 def _command(
-    command: click.Command, name: str, parent: click.Context, told: dict[tuple[str, str], str]
+    command: click.Command,
+    name: str,
+    parent: click.Context,
+    told: dict[tuple[str, str], str],
+    targets: dict[str, list[str]],
 ) -> Iterator[str]:
     context = click.Context(command, info_name=name, parent=parent, **command.context_settings)
     if isinstance(command, click.Group):
         for each in command.commands:
-            yield from _command(command.commands[each], each, context, told)
+            yield from _command(command.commands[each], each, context, told, targets)
         return
     yield f"## {context.command_path}\n"
     usage = " ".join(command.collect_usage_pieces(context))
-    yield f"```text\n{context.command_path} {usage}\n```\n"
-    yield f"{_text(command)}\n"
+    if usage != "[OPTIONS] TARGET":
+        yield f"`{context.command_path} {usage}`\n"
+    for paragraph in _text(command):
+        if paragraph.startswith("TARGET is a file"):
+            targets[paragraph.removeprefix("TARGET is ")].append(context.command_path.removeprefix("tickwheel "))
+        else:
+            yield f"{paragraph}\n"
     options = _options(program if name == "spark-submit" else command)
     if not options:
         yield "It has no options.\n"
         return
-    yield "| option | default | |"
-    yield "|---|---|---|"
     for first, several in groupby(options, lambda option: _first(option, context, told)):
         if first != context.command_path:
             flags = ", ".join(flag for option in several for flag in option.opts)
-            yield f"| `{flags}` | | As for [{first}](#{first.replace(' ', '-')}). |"
+            yield f"- `{flags}`: as [{first.removeprefix('tickwheel ')}](#{first.replace(' ', '-')})"
             continue
         for option in several:
-            yield f"| {_names(option, context)} | {_default(option)} | {_meaning(option)} |"
+            yield f"- {_names(option, context)}: {' '.join(filter(None, (_meaning(option), _default(option))))}"
     yield ""
 
 
@@ -76,32 +87,29 @@ def _first(option: click.Option, context: click.Context, told: dict[tuple[str, s
     return context.command_path if option.required else first
 
 
-def _text(command: click.Command) -> str:
+def _text(command: click.Command) -> list[str]:
     paragraphs = (command.help or "").partition("\f")[0].split("\n\n")
-    return "\n\n".join(_escaped(" ".join(each.split())) for each in paragraphs)
+    return [_escaped(" ".join(each.split())) for each in paragraphs]
 
 
 def _names(option: click.Option, context: click.Context) -> str:
-    """As on the command line; of a configured command also as a variable and in a file."""
+    """As on the command line; of a configured command also as a variable."""
     value = "" if option.is_flag else f" {option.make_metavar(context)}"
-    names = [f"`{', '.join(option.opts)}{_escaped(value)}`"]
-    if isinstance(context.command, ConfiguredCommand):
-        if option.allow_from_autoenv:
-            names.append(f"`{context.auto_envvar_prefix}_{str(option.name).upper()}`")
-        if (in_file := option.opts[-1].removeprefix("--")) in context.command.options:
-            names.append(f"`{in_file} =`")
-    return "<br>".join(names)
+    names = [f"`{', '.join(option.opts)}{value}`"]
+    if isinstance(context.command, ConfiguredCommand) and option.allow_from_autoenv:
+        names.append(f"`{context.auto_envvar_prefix}_{str(option.name).upper()}`")
+    return ", ".join(names)
 
 
 def _default(option: click.Option) -> str:
     if option.required:
-        return "required"
+        return "Required."
     if option.is_flag:
-        return "off"
+        return ""
     default = option.to_info_dict()["default"] if option.default is not None else None
     if default is None or callable(default) or option.multiple:
         return ""
-    return f"`{default}`"
+    return f"By default `{default}`."
 
 
 def _meaning(option: click.Option) -> str:
@@ -113,7 +121,7 @@ def _meaning(option: click.Option) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+    return text.replace("<", "&lt;").replace("*", "\\*")
 
 
 def main() -> None:

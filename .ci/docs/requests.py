@@ -6,6 +6,7 @@
 The part between the two marks is written; what is around it is by hand.
 """
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,8 +19,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "delivery/http.md"
 BEGIN, END = "<!-- made by .ci/docs/requests.py: begin -->", "<!-- made by .ci/docs/requests.py: end -->"
 _METHODS = ("get", "post", "put", "patch", "delete")
-_MANY = 5  # an error that so many requests share, and so many members of a body, are described once
-_WORDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
+_MANY = 5  # an error that so many requests share is described once
+_RECORD = "#/components/schemas/Record"
+_PLAIN = {"string", "integer", "number", "boolean", "null"}  # types that the page leaves to openapi.yaml
 
 
 class _Requests:
@@ -33,9 +35,11 @@ class _Requests:
             if "$ref" in answer and int(status) >= 400
         ]
         self._shared = {answer for answer, count in Counter(answers).items() if count >= _MANY}
+        self._sent: list[str] = []  # schemas of requests, but for the record, which has a page of its own
+        self._told: dict[str, str] = {}  # parameters, and bodies with answers: the first request that has them
 
     def lines(self) -> Iterator[str]:
-        yield "## Errors of many requests\n\nEach request names those that it may get.\n"
+        yield "## Errors of many requests\n\nopenapi.yaml names them for each request.\n"
         yield from self._answers((status, {"$ref": name}) for status, name in sorted(self._shared))
         yield ""
         for tag in self._file["tags"]:
@@ -44,67 +48,80 @@ class _Requests:
                 for method in _METHODS:
                     if tag["name"] in item.get(method, {}).get("tags", ()):
                         yield from self._operation(f"{method.upper()} {path}", item, item[method])
-        yield "## Bodies\n\nThe JSON of requests and answers."
-        yield "Members in bold are required in a request, and always there in an answer.\n"
-        for name, schema in self._file["components"]["schemas"].items():
-            if "properties" in schema:
-                yield from self._members(name, schema)
+        yield "## Bodies\n\nThe JSON of requests; members in bold are required."
+        yield "[openapi.yaml](../openapi.yaml) has all types, and the JSON of answers."
+        yield "A time in a request is RFC 3339 with a zone, or milliseconds since 1970; in an answer it is in UTC.\n"
+        for name in dict.fromkeys(self._sent):
+            yield from self._members(name, self._file["components"]["schemas"][name])
 
     def _operation(self, name: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> Iterator[str]:
         yield f"### {name}\n\n{operation['summary']}. {_right(operation)}\n"
         if "description" in operation:
             yield f"{operation['description'].strip()}\n"
-        parameters = [self._of(each) for each in (*item.get("parameters", ()), *operation.get("parameters", ()))]
+        parameters = [*item.get("parameters", ()), *operation.get("parameters", ())]
+        before = dict[str, list[str]]()
+        for given in parameters:
+            each = self._of(given)
+            place = "" if each["in"] in ("query", "path") else f", in the {each['in']}"
+            other = self._told.setdefault(str(each), name)
+            if other == name:
+                yield _item(f"`{each['name']}`{place}", self._value(each["schema"]), each.get("description"))
+            elif each["in"] != "path":
+                before.setdefault(other, []).append(f"`{each['name']}`")
+        for other, names in before.items():
+            yield f"- {', '.join(names)}: as of {_link(other)}"
         if parameters:
-            yield "Parameters:\n"
-            for each in parameters:
-                place = "" if each["in"] in ("query", "path") else f", in the {each['in']}"
-                yield _item(f"`{each['name']}`{place}: {self._value(each['schema'])}", each.get("description"))
             yield ""
-        for kind, content in operation.get("requestBody", {}).get("content", {}).items():
-            yield f"Its body, as `{kind}`: {self._body(content['schema'])}.\n"
         answers = operation["responses"]
-        shared = [status for status, given in answers.items() if (status, given.get("$ref")) in self._shared]
-        yield "Answers:\n"
-        yield from self._answers((status, given) for status, given in answers.items() if status not in shared)
-        if shared:
-            yield f"- [{', '.join(shared)}](#errors-of-many-requests)"
+        said = str((operation.get("requestBody"), answers))
+        if "requestBody" in operation and self._told.setdefault(said, name) != name:
+            yield f"Body and answers are those of {_link(self._told[said])}.\n"
+            return
+        for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+            shown = "" if kind == "application/json" else f", as `{kind}`"
+            yield f"Body{shown}: {self._body(content['schema'])}.\n"
+            if "properties" in self._of(content["schema"]) and content["schema"]["$ref"] != _RECORD:
+                self._sent.append(content["schema"]["$ref"].rpartition("/")[2])
+        if self._told.setdefault(said, name) != name:
+            yield f"Answers are those of {_link(self._told[said])}.\n"
+            return
+        if parameters and "requestBody" not in operation:
+            yield "Answers:\n"
+        kept = [(status, given) for status, given in answers.items() if (status, given.get("$ref")) not in self._shared]
+        yield from self._answers(kept)
         yield ""
 
     def _answers(self, answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
         for status, given in answers:
             answer = self._of(given)
-            bodies = "; ".join(
-                f"{self._body(content['schema'])}" + ("" if kind == "application/json" else f" (`{kind}`)")
-                for kind, content in answer["content"].items()
-            )
-            headers = ", ".join(f"`{each}`" for each in answer.get("headers", {}))
-            yield _item(f"**{status}**, {bodies}" + (f", with {headers}" if headers else ""), answer["description"])
+            kinds = [f"`{kind}`" for kind in answer["content"] if kind != "application/json"]
+            headers = [f"`{each}`" for each in answer.get("headers", {})]
+            shown = ", ".join(filter(None, (f"**{status}**", " or ".join(kinds), ", ".join(headers))))
+            yield f"- {shown}: {' '.join(answer['description'].split())}"
 
     def _members(self, name: str, schema: Mapping[str, Any]) -> Iterator[str]:
         yield f"### {name}\n"
         if "description" in schema:
             yield f"{schema['description']}\n"
         members = schema["properties"]
-        for other, given in self._file["components"]["schemas"].items():
-            same = [member for member, kind in given.get("properties", {}).items() if members.get(member) == kind]
-            if other == name:
-                break
-            if len(same) >= _MANY and given["properties"].keys() <= members.keys():
-                yield f"The members of [{other}](#{other.lower()}), and:\n"
-                members = {member: kind for member, kind in members.items() if member not in same}
+        alone = list[str]()
         for member, given in members.items():
             value = self._value({key: part for key, part in given.items() if key != "description"})
             shown = f"**`{member}`**" if member in schema.get("required", ()) else f"`{member}`"
-            yield _item(f"{shown}: {value}", given.get("description"))
+            if value or "description" in given:
+                yield _item(shown, value, given.get("description"))
+            else:
+                alone.append(shown)
+        if alone:
+            yield f"- {', '.join(alone)}"
         yield ""
 
     def _value(self, schema: Mapping[str, Any]) -> str:
         default = schema.get("default")
-        return self._type(schema) + (f"; by default `{default}`" if default else "")
+        return "; ".join(filter(None, (self._type(schema), f"by default `{default}`" if default else "")))
 
     def _body(self, schema: Mapping[str, Any]) -> str:
-        return schema.get("description") or self._type(schema)
+        return schema.get("description", "").replace("#record", "records.md") or self._type(schema)
 
     def _type(self, schema: Mapping[str, Any]) -> str:
         """A schema in a few words; one with members as a link to them."""
@@ -112,21 +129,22 @@ class _Requests:
             name = schema["$ref"].rpartition("/")[2]
             named = self._file["components"]["schemas"][name]
             if "properties" in named:
-                return f"[{name}](#{name.lower()})"
-            return named["description"] if "description" in named and "enum" not in named else self._type(named)
+                return "[the record](records.md)" if schema["$ref"] == _RECORD else f"[{name}](#{name.lower()})"
+            is_time = named.get("description", "").startswith("RFC 3339")
+            return "a time" if is_time else self._type(named)
         if several := schema.get("oneOf", schema.get("anyOf")):
-            return " or ".join(self._type(each) for each in several)
+            return " or ".join(filter(None, map(self._type, several)))
         if "enum" in schema or "const" in schema:
-            return ", ".join(f"`{each}`" for each in schema.get("enum", [schema.get("const")]))
+            return ", ".join(f"`{each}`" for each in schema.get("enum", [schema.get("const")]) if each)
         if "prefixItems" in schema:
             return f"[{', '.join(self._type(each) for each in schema['prefixItems'])}]"
         if schema.get("type") == "array":
-            return f"a list of {self._type(schema['items'])}"
-        kinds = schema.get("type", schema.get("description", "any JSON"))
-        text = " or ".join(_WORDS.get(each, each) for each in ([kinds] if isinstance(kinds, str) else kinds))
+            return f"a list of {self._type(schema['items'])}".removesuffix(" of ")
+        kinds = schema.get("type", schema.get("description", ""))
+        text = " or ".join(each for each in ([kinds] if isinstance(kinds, str) else kinds) if each not in _PLAIN)
         if "minimum" in schema:
             low = f"{schema['minimum']:,}"
-            text += f", {low} to {schema['maximum']:,}" if "maximum" in schema else f", from {low}"
+            text += f"{low} to {schema['maximum']:,}" if "maximum" in schema else f"from {low}"
         return text
 
     def _of(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -142,8 +160,13 @@ def _right(operation: Mapping[str, Any]) -> str:
     return f"Right: `{right}`." if right else "It needs no token."
 
 
-def _item(start: str, text: str | None) -> str:
-    return f"- {start}. {' '.join((text or '').split())}".rstrip()
+def _link(name: str) -> str:
+    return f"[`{name}`](#{re.sub(r'[^a-z -]', '', name.lower()).replace(' ', '-')})"
+
+
+def _item(start: str, value: str, text: str | None) -> str:
+    said = ". ".join(filter(None, (value, " ".join((text or "").split()))))
+    return f"- {start}: {said}" if said else f"- {start}"
 
 
 def page() -> str:

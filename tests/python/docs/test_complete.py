@@ -132,7 +132,7 @@ def test_every_option_of_a_command_is_described_and_no_other__D11(name: str) -> 
     page = (ROOT / "docs/configuration.md").read_text()
     section = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     assert section is not None, f"{name} is not in configuration.md: run make docs"
-    told = {each for cell in re.findall(r"^\| `(--?[^`]*)`", section[1], re.MULTILINE) for each in _flags(cell)}
+    told = {each for cell in re.findall(r"^- `(--?[^`]*)`", section[1], re.MULTILINE) for each in _flags(cell)}
     assert told == options_of(COMMANDS[name]) - {"--help"}
 
 
