@@ -76,6 +76,15 @@ def test_one_that_comes_again_after_both_are_gone_is_still_cancelled__S2_D5(kept
     assert Index.decode(kept.index).waiting_rows == 1, "a name that is no longer known is a new message"
 
 
+def test_a_message_that_comes_again_does_not_make_the_cancel_forget_the_first__S2_D5(kept: Kept) -> None:
+    """The first one waits, unread, in a chunk that is older than the cancel."""
+    kept.visit(NOW_MS, orders(taker()), row(message("a", 500 * DAY_MS)), *others(9, 500 * DAY_MS))
+    kept.visit(NOW_MS + 1, orders(taker()), row(Cancel("a", None)))
+    kept.visit(NOW_MS + 2, orders(taker()), row(message("a", 500 * DAY_MS)))
+    assert Index.decode(kept.index).waiting_rows == 10
+    assert sorted(passes(kept, 500 * DAY_MS)) == sorted(f"o{n}" for n in range(9))
+
+
 def test_what_was_cancelled_takes_no_room_for_long__S2(kept: Kept) -> None:
     many = 5_000
     kept.visit(NOW_MS, orders(taker()), *others(many, YEAR_MS))
@@ -109,6 +118,7 @@ def test_a_reschedule_of_what_was_cancelled_leaves_nothing__S2_D16(kept: Kept) -
     assert Index.decode(kept.index).moved
     kept.visit(NOW_MS + 2, orders(taker()), row(Cancel("a", None)))
     kept.visit(NOW_MS + 3, orders(taker()), row(Reschedule("a", None, NOW_MS + 40_000)))
+    assert Index.decode(kept.index).waiting_rows == 9, "it met its cancel when it was found"
     assert "a" not in passes(kept, 2 * DAY_MS)
     index = Index.decode(kept.index)
     assert (index.moved, index.controls, index.waiting_rows) == ({}, [], 9)

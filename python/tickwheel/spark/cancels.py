@@ -6,8 +6,8 @@ No search: a message meets its cancel where it comes, where runs are merged, and
 until each chunk that is older than its cancel is gone, or written again. A run is written again once so many cancels
 came since that they are half of all that waits.
 
-Names are in sorted batches, the oldest first. A visit without rows reads none. Once a day, if a name is over, all batches
-are joined.
+Names are in sorted batches, the oldest first. A visit without rows reads none. Once a day, if a name is over, all
+batches are joined.
 """
 
 from collections.abc import Sequence

@@ -166,7 +166,8 @@ class Index(msgspec.Struct, array_like=True):
 
     def chunks(self) -> set[int]:
         """The numbers of all chunks that are needed."""
-        return {*(part.chunk for part in self.parts()), *(it.chunk for it in [*self.controls, *self.cancels])}
+        parts = (part.chunk for part in self.parts())
+        return {*parts, *(it.chunk for it in self.controls), *(it.chunk for it in self.cancels)}
 
     # --- What it tells of itself ---------------------------------------------
 
