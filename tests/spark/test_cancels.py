@@ -113,15 +113,20 @@ def test_late_cancels_write_nothing_again_and_again__S2(kept: Kept) -> None:
 
 
 def test_a_reschedule_of_what_was_cancelled_leaves_nothing__S2_D16(kept: Kept) -> None:
-    kept.visit(NOW_MS, orders(taker()), row(message("a", 90_000)), *others(9, 5 * YEAR_MS))
-    kept.visit(NOW_MS + 1, orders(taker()), row(Reschedule("a", None, NOW_MS + 5 * YEAR_MS)))
-    assert Index.decode(kept.index).moved
+    """Also while another one waits that was put off for years."""
+    far = [row(message(id_, 90_000)) for id_ in "ap"]
+    kept.visit(NOW_MS, orders(taker()), *far, *others(9, 5 * YEAR_MS))
+    moves = [row(Reschedule(id_, None, NOW_MS + 5 * YEAR_MS)) for id_ in "ap"]
+    kept.visit(NOW_MS + 1, orders(taker()), *moves)
+    assert len(Index.decode(kept.index).moved) == 2
     kept.visit(NOW_MS + 2, orders(taker()), row(Cancel("a", None)))
     kept.visit(NOW_MS + 3, orders(taker()), row(Reschedule("a", None, NOW_MS + 40_000)))
-    assert Index.decode(kept.index).waiting_rows == 9, "it met its cancel when it was found"
+    assert Index.decode(kept.index).waiting_rows == 10, "it met its cancel when it was found"
     assert "a" not in passes(kept, 2 * DAY_MS)
+    kept.visit(NOW_MS + 3 * DAY_MS, orders(taker()), row(Cancel("late", None)))
+    passes(kept, 4 * DAY_MS, from_ms=3 * DAY_MS)
     index = Index.decode(kept.index)
-    assert (index.moved, index.controls, index.waiting_rows) == ({}, [], 9)
+    assert (len(index.moved), index.controls, index.waiting_rows) == (1, [], 10)
 
 
 def test_a_message_that_was_cancelled_while_a_deliverer_had_it_is_cancelled_at_the_next_one_too__S2_S4(
