@@ -236,7 +236,7 @@ def grouped(found: InDoubt) -> dict[str, Any]:
 
 def load(running: Running, now_ms: int) -> dict[str, Any]:
     """How many messages are due in each minute of an hour and each hour of a day, by the clock, from now on; and how
-    many wait for events. About a second for ten million messages. Errors: `StoreFailed`.
+    many wait for events. About three seconds for ten million messages. Errors: `StoreFailed`.
     """
     minutes, hours = [0] * 60, [0] * 24
     with StoreSnapshot(running.store) as db:
