@@ -267,6 +267,9 @@ impl World {
         self.telling.owed.remove(&source);
         self.telling.answered.retain(|it| *it != source);
         self.telling.in_group.retain(|it| *it != source);
+        if let Some((_, in_hand)) = &mut self.telling.in_hand {
+            in_hand.retain(|it| *it != source);
+        }
         self.accepted += 1;
         let key = (name, self.accepted);
         let order = self.accepted;

@@ -447,7 +447,9 @@ impl Observer for Told {
     }
 
     fn events(&self, events: Vec<Event>) {
-        events.into_iter().for_each(|it| self.0.send(it).unwrap());
+        for event in events {
+            self.0.send(event).unwrap();
+        }
     }
 }
 
@@ -471,7 +473,8 @@ fn a_base_that_can_not_be_made_is_told_once_and_made_later() {
         deliverer.put(Message::after(id, std::time::Duration::from_secs(3_600), "1")).unwrap();
         let failed = Event::BaseFailed { reason: "the connection was lost".to_owned() };
         assert_eq!(told.recv_timeout(LONG).unwrap(), failed);
-        std::thread::sleep(std::time::Duration::from_millis(20)); // some looks more
+        let refused = chain.pieces_refused();
+        wait_until("three tries more", || chain.pieces_refused() >= refused + 3);
         chain.limit_pieces(None);
         wait_until("a base of all rows", is_whole);
         assert!(told.try_recv().is_err(), "it was told once");

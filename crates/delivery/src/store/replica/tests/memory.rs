@@ -42,6 +42,7 @@ struct Kept {
     pieces: BTreeMap<(i64, i64, i64), Vec<u8>>,
     /// Pieces after so many are not stored.
     pieces_left: Option<usize>,
+    pieces_refused: usize,
     /// Rows before this one are deleted, but row 0 and take-overs.
     trimmed: i64,
 }
@@ -77,6 +78,11 @@ impl InMemory {
     /// Only so many pieces of a base are stored from now on; `None`: all.
     pub(crate) fn limit_pieces(&self, count: Option<usize>) {
         self.kept.lock().pieces_left = count;
+    }
+
+    /// How many pieces were not stored.
+    pub(crate) fn pieces_refused(&self) -> usize {
+        self.kept.lock().pieces_refused
     }
 
     /// Changes a byte of a base.
@@ -195,7 +201,10 @@ impl Chain for InMemory {
     fn put_piece(&mut self, n: i64, epoch: i64, piece: i64, body: &[u8]) -> Result<(), String> {
         let mut kept = self.kept.lock();
         match &mut kept.pieces_left {
-            Some(0) => return Err("the connection was lost".to_owned()),
+            Some(0) => {
+                kept.pieces_refused += 1;
+                return Err("the connection was lost".to_owned());
+            }
             Some(left) => *left -= 1,
             None => {}
         }
