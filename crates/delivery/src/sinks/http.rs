@@ -3,7 +3,7 @@
 //! - The body is the same line as in the file sink, or what a named destination has set: [`body`]. Each send of a message has the same `Idempotency-Key`, so that the
 //!   receiver can recognize a repeat: 128 bits of `BLAKE2b`, in hex, of the JSON array `[key,id]`.
 //! - A status of 200 to 299 means that the message has arrived; [`answers`] has the other answers. A redirect is not
-//!   followed, because the destination is a setting of the operator (D12). [`proxy`] has the operator's proxy, if there is one.
+//!   followed, because the destination is a setting of the operator (D12). [`tunnels`] go through the operator's proxy, if there is one.
 //! - One thread has all connections. They stay open between messages. At most one connection is opened for each message
 //!   in flight.
 //! - If a request takes too long, the engine cuts it off, and its connection is closed. [`lookups`] has the threads for
@@ -23,11 +23,12 @@ mod proxy;
 mod signature;
 mod tls_errors;
 pub(crate) mod trial;
+mod tunnels;
 mod webhook;
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ use tokio::task::{AbortHandle, LocalSet, spawn_local};
 use self::body::{Body, Content, content, envelope, payload};
 use self::certificates::Trusted;
 use self::connect::Connect;
-use self::lookups::Lookups;
+use self::lookups::{Given, Known, Lookups};
 use self::masking::Sent;
 pub use self::proxy::Proxy;
 use self::signature::signatures;
@@ -82,16 +83,6 @@ const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 
 type Requests = Client<Connect, Full<Content>>;
-
-/// What the settings say, before the first send.
-type Given = Arc<OnceLock<Known>>;
-
-#[derive(Debug)]
-struct Known {
-    allowed: Allowed,
-    final_statuses: Vec<u16>,
-    proxy: Option<Proxy>,
-}
 
 /// POSTs to one host.
 #[derive(Debug)]

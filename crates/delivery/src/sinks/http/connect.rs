@@ -23,10 +23,9 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tower_service::Service;
 
-use super::Given;
 use super::certificates::Trusted;
-use super::lookups::Lookups;
-use super::proxy::Reach;
+use super::lookups::{Given, Lookups};
+use super::tunnels::Reach;
 use crate::base::error::DeliveryError;
 use crate::base::sync::Mutex;
 use crate::sinks::inside::Allowed;

@@ -13,7 +13,7 @@ use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::pin::Pin;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::task::{Context, Poll};
 use std::thread::Builder;
 use std::vec::IntoIter;
@@ -23,8 +23,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::oneshot;
 use tower_service::Service;
 
-use super::Given;
+use super::proxy::Proxy;
 use crate::base::sync::Mutex;
+use crate::sinks::inside::Allowed;
 
 /// How many threads there always are.
 const THREADS: usize = 2;
@@ -34,6 +35,16 @@ const MOST_FAILED: usize = 10_000;
 
 type Found = io::Result<IntoIter<SocketAddr>>;
 type LookUp = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+
+/// What the settings say, before the first send.
+pub(super) type Given = Arc<OnceLock<Known>>;
+
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) allowed: Allowed,
+    pub(super) final_statuses: Vec<u16>,
+    pub(super) proxy: Option<Proxy>,
+}
 
 /// Asks the threads, which end with the last clone of this.
 #[derive(Clone)]
