@@ -10,7 +10,7 @@ mod exported;
 /// What a Rust program gets. Another name in this list is a promise to keep it.
 #[test]
 fn delivery_shows_these_names_alone() {
-    let known = "Allowed Answer BadRecord Deliverer Delivery DeliveryError Destination Event KeyEvent Letter Message Missed NamedBody NamedSettings Observer Part Rate \
+    let known = "Allowed Answer BadRecord Deliverer Delivery DeliveryError Destination Event KeyEvent Letter Message Missed NamedBody NamedSettings Observer Part Proxy Rate \
                  Receipt Replicate Replication Reply ReplySink Retry Role Settings SharedWebhook Sink StoreError Summary SyncFn TenantSettings Verdict Verdicts Webhook";
     assert_eq!(names("lib.rs").join(" "), known);
 }

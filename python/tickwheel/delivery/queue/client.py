@@ -166,8 +166,9 @@ class Client:
     `token`: one with the rights of what is called. `context`: how TLS trusts the server; by default by the authorities
     of the system. `timeout_s`: how long the server may say nothing. `retry_s`: for how long a request is sent again if
     it may pass later, as while the server starts anew, and if its answer was lost. So a `put` may answer `DUPLICATE`,
-    and a `requeue` or `again` what became of the first try. A `put` that replaces is sent again only if it was not
-    taken; else `DeliveryFailed` says that it may have been. Any thread may use it, also in a process that was forked.
+    and a `requeue` or `again` what became of the first try. A `put` that replaces, and a `reschedule`, are sent again
+    only if they were not taken; else `DeliveryFailed` says that they may have been. Any thread may use it, also in a
+    process that was forked.
     `put_many` sends a megabyte at a time: after an error, some of it may be accepted. Errors: those of the queue's own
     calls; `WrongUsage` for a right that is missing; `DeliveryFailed` if the server can't be asked.
 

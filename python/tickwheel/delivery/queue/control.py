@@ -143,7 +143,8 @@ class HttpControl(ServerView):
             case Cancel(id, key):
                 answer = self.request("DELETE", address("/message", id=id, key=key))
             case Reschedule(id, key, due_ms):
-                answer = self.request("PATCH", address("/message", id=id, key=key), {"due": rfc_3339(due_ms)})
+                to = address("/message", id=id, key=key)  # of a rule: each try would move another occurrence
+                answer = self.request("PATCH", to, {"due": rfc_3339(due_ms)}, is_once=True)
             case ForgetEvent(id, key):
                 answer = self.request("DELETE", address("/remembered", id=id, key=key))
             case Requeue(id, key):

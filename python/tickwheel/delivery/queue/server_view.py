@@ -36,10 +36,10 @@ _TIMEOUT_S: Final = 30.0
 _WAITS_S: Final = (0.1, 5.0)  # the first before another try, and the longest
 _NDJSON: Final = "application/x-ndjson"
 _BATCH_BYTES, _BATCH_LINES = 1 << 20, 5_000
-_NOT_TAKEN: Final = (408, 429, 503)
+_NOT_TAKEN: Final = (408, 429)  # but a server that is stopping answers 503, and may have taken it
 _NOT_SENT: Final = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)
 _MOST_S: Final = 1_000_000  # a socket takes no longer time
-_MAY_BE_ACCEPTED: Final = "it may have been accepted, and is not sent again, as it replaces a message"
+_MAY_BE_DONE: Final = "it may have been done, and is not sent again, as twice is not the same as once"
 
 call: ContextVar[tuple[float, Event]] = ContextVar("call", default=(0.0, Event()))
 """Of an `AsyncClient`: for how many seconds the call waited for a thread, and an event after which it tries no more."""
@@ -162,9 +162,9 @@ class ServerView:
         """The figures of the server, which also knows its keys in doubt."""
         return self._show("/status", StoreStatus)
 
-    def request(self, method: str, path: str, body: object = None) -> Told:
+    def request(self, method: str, path: str, body: object = None, *, is_once: bool = False) -> Told:
         """What becomes of a request."""
-        return self._read(self._ask(method, path, body), Told)
+        return self._read(self._ask(method, path, body, is_once=is_once), Told)
 
     def put(self, records: Iterable[bytes], query: str = "") -> Iterator[Told]:
         """What becomes of each record, in order, some in each request. With a query, they replace others."""
@@ -204,7 +204,7 @@ class ServerView:
                 return self._try(method, path, data, records, is_once)
             except _MayPass as passing:
                 if is_once and passing.is_sent:
-                    raise DeliveryFailed(f"{passing.failed}: {_MAY_BE_ACCEPTED}") from passing.__cause__
+                    raise DeliveryFailed(f"{passing.failed}: {_MAY_BE_DONE}") from passing.__cause__
                 after_s = max(passing.after_s, wait_s * random.uniform(0.5, 1))  # noqa: S311, so that clients spread
                 if time.monotonic() + after_s > end_s or is_over.wait(after_s):
                     raise passing.failed from passing.__cause__

@@ -36,7 +36,7 @@ _REFUSED: Final = json_response(
 )
 _TOO_LARGE: Final = json_response(431, fault(TOO_LARGE_HEAD, ALLOWED_HEAD), CLOSE)
 _STOPPED: Final = json_response(
-    503, fault("the server is stopping, and this request was not done; it may be done in part", AGAIN), CLOSE
+    503, fault("the server is stopping, and has not waited for the end of this request: it may be done", AGAIN), CLOSE
 )
 
 

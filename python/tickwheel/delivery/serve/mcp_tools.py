@@ -71,9 +71,9 @@ def tools(connect: Connect) -> MCPServer[Any]:
             raise ToolError(str(error)) from error
 
     def tool(name: str | None = None, *, reads: bool = False) -> Callable[[Any], Any]:
-        noted = ToolAnnotations(read_only_hint=reads, idempotent_hint=True, open_world_hint=False)
-
         def add(function: Any) -> Any:
+            is_alike = function.__name__ != "reschedule"  # of a rule: each call moves another occurrence
+            noted = ToolAnnotations(read_only_hint=reads, idempotent_hint=is_alike, open_world_hint=False)
             tool = _Tool.from_function(function, name, annotations=noted, structured_output=False)
             tool.fn_metadata = _Arguments(arg_model=tool.fn_metadata.arg_model)
             tool.parameters["additionalProperties"] = False

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Final, TypeAlias, cast
 
 from tickwheel._native import CoroutineCall, CoroutineCalls, Delivery, Destination
-from tickwheel.delivery.base.errors import Unanswered, Unavailable, WrongUsage
+from tickwheel.delivery.base.errors import Unavailable, WrongUsage
 from tickwheel.delivery.observe.tracing import traced
 from tickwheel.delivery.sinks.coroutine import CoroutineFunction
 from tickwheel.delivery.sinks.python import Function, Unavailables, checked_function
@@ -88,8 +88,8 @@ class _Threads:
             try:
                 args = (self._calls, self._idle)
                 threading.Thread(target=_work, args=args, name="handler-deliver", daemon=True).start()
-            except RuntimeError as error:
-                call.failed(Unanswered(f"no thread can be started for it: {error}"))
+            except (MemoryError, RuntimeError) as error:
+                call.failed(Unavailable(f"no thread can be started for it: {error}"))
                 return
             self._count += 1
         self._calls.put((function, call))
