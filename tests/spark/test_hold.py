@@ -50,8 +50,6 @@ def test_what_is_far_waits_in_state_and_leaves_none_where_nobody_tells_of_it__S2
     hold.setProcessingTime(NOW_MS + 40_000)
     out, told = visit(hold)
     assert (out, told.waiting, told.due_ms) == (["far"], 0, None)
-    hold.setProcessingTime(NOW_MS + 402 * 86_400_000)  # the name that was cancelled is forgotten
-    assert visit(hold)[0] == []
     assert hold.peekValueState("index", SHARD) is None
     assert not hold.peekMapState("chunks", SHARD)
 

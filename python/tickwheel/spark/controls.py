@@ -66,7 +66,8 @@ def settle(index: Index, chunks: Chunks, mark_ms: int) -> None:
     for it in index.controls:
         if it.stage == Stage.GIVEN:
             it.stage, it.is_again = Stage.TAKEN, False
-    over_ms = min([mark_ms, *(part.since_ms - 1 for part in index.unsettled_parts())])  # it may have settled rows too
+    # Late messages still wait if their deliverer does not answer; a given part may have settled rows too.
+    over_ms = min([mark_ms, *(part.since_ms - 1 for part in index.parts())])
     left = [it for it in index.controls if it.stage < Stage.TAKEN or it.until_ms > over_ms]
     index.controls = _joined(left, chunks)
 

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tickwheel.spark.cancels import Cancels
-from tickwheel.spark.packing import digests_of, in_order, names_of, replaced
+from tickwheel.spark.packing import digest_of, in_order, names_of, replaced
 from tickwheel.spark.runs import part_of, run_of, settled_of
 from tickwheel.spark.shard_index import Chunks, Index, Part, Stage
 
@@ -40,10 +39,11 @@ def as_moved(index: Index, messages: Any) -> Any:
     """
     if not index.moved:
         return messages
-    return replaced(messages, moved_to_ms=[index.moved.get(name) for name in digests_of(messages)])
+    to_ms = [index.moved.get(digest_of(name)) for name in names_of(messages)]
+    return replaced(messages, moved_to_ms=to_ms)
 
 
-def move(index: Index, chunks: Chunks, cancels: Cancels, controls: Any, mark_ms: int) -> Any:
+def move(index: Index, chunks: Chunks, controls: Any, mark_ms: int) -> Any:
     """Reschedule the messages that the shard has. Returns the controls that the taker must get. If the taker surely
     does not have a message, the message brings its new due time along, and the control is left out. A message that is
     settled, by the mark, is not put off.
@@ -75,15 +75,14 @@ def move(index: Index, chunks: Chunks, cancels: Cancels, controls: Any, mark_ms:
     has, lacks = set[Any](), set[Any]()
     for (stage, is_again), batches in out.items():
         rows = pa.concat_batches(batches)
-        rows = cancels.without(rows) if stage == Stage.WAITS else rows
         moved = names_of(rows)
         rows, _ = in_order([replaced(rows, moved_to_ms=[to_ms[name] for name in moved])])
         run = run_of(chunks, rows, is_again=is_again, is_unsure=stage == Stage.UNSURE)
         if stage >= Stage.GIVEN:
             (index.given if stage == Stage.GIVEN else index.taken).extend(run.parts)
-        elif run.parts:
+        else:
             index.runs.append(run)
-        index.moved |= zip(digests_of(rows), rows.column("moved_to_ms").to_pylist(), strict=True)
+        index.moved |= {digest_of(name): to_ms[name] for name in moved}
         (lacks if stage == Stage.WAITS and not is_again else has).update(moved)
     needless = lacks - has
     return controls.filter(

@@ -13,10 +13,8 @@ from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 from msgspec.structs import replace
 
-from tickwheel.spark.cancels import Cancels
 from tickwheel.spark.packing import chunks as cut
 from tickwheel.spark.packing import due_of, in_order, replaced
 from tickwheel.spark.shard_index import Chunks, Index, Part, Run
@@ -63,43 +61,28 @@ def settled_of(rows: Any) -> Any:
     return np.minimum(first_ms, due_of(rows))
 
 
-def merge(index: Index, chunks: Chunks, cancels: Cancels, number: int) -> None:
-    """Merge runs of about a size where there are many; not in all shards, by their `number`, at the same time. Then
-    write the run again that most cancels came for, if they are half of what waits.
-    """
+def merge(index: Index, chunks: Chunks, number: int) -> None:
+    """Merge runs of about a size where there are many; not in all shards, by their `number`, at the same time."""
     alike: dict[Any, list[Run]] = {}
     for run in index.runs:
         kind = run.is_unsure, run.parts[0].is_again
         alike.setdefault((*kind, run.rows.bit_length() // 3), []).append(run)
-    for runs in alike.values():
+    for (is_unsure, is_again, _), runs in alike.items():
         runs.sort(key=lambda run: len(run.parts))  # those of large messages are left as they are
         sizes = accumulate(len(run.parts) for run in runs)
         runs = [run for run, size in zip(runs, sizes, strict=True) if size <= _MERGED_PARTS]
         if len(runs) >= _RUNS + number % _RUNS:
-            _join(index, chunks, cancels, runs)
-    worst = max((run for run in index.runs if not run.is_unsure), key=lambda run: run.cancels, default=None)
-    if worst and 2 * worst.cancels >= index.waiting_rows:
-        _join(index, chunks, cancels, [worst])
-
-
-def _join(index: Index, chunks: Chunks, cancels: Cancels, runs: Sequence[Run]) -> None:
-    """Write runs of one kind again, as one, without what is cancelled."""
-    is_unsure, is_again = runs[0].is_unsure, runs[0].parts[0].is_again
-    rows, _ = in_order([rows_of(chunks, part) for run in runs for part in run.parts])
-    joined = run_of(chunks, rows if is_unsure else cancels.without(rows), is_again=is_again, is_unsure=is_unsure)
-    index.runs = [run for run in index.runs if all(run is not it for it in runs)] + [joined] * bool(joined.parts)
+            rows, _ = in_order([rows_of(chunks, part) for run in runs for part in run.parts])
+            merged = {id(run) for run in runs}
+            index.runs = [run for run in index.runs if id(run) not in merged]
+            index.runs.append(run_of(chunks, rows, is_again=is_again, is_unsure=is_unsure))
 
 
 def give_nearest(
-    index: Index,
-    chunks: Chunks,
-    cancels: Cancels | None,
-    runs: Sequence[Run],
-    near_ms: int,
-    until_ms: int | None = None,
+    index: Index, chunks: Chunks, runs: Sequence[Run], near_ms: int, until_ms: int | None = None
 ) -> Iterator[Any]:
     """Take the first rows of these runs of the shard out of them, as given, by their due times. None is due after
-    `until_ms`. What is cancelled ends instead, unless the taker may have it: then there are no `cancels`.
+    `until_ms`.
 
     Rows that are due until `near_ms` are given, at most `VISIT_ROWS` and some `VISIT_BYTES`. If more are due soon after
     than can be given in time, some of these are given too.
@@ -110,21 +93,15 @@ def give_nearest(
     batches = [rows_of(chunks, part) for _, part in found]
     rows, order = in_order(batches)
     from_part = np.repeat(np.arange(len(batches)), [batch.num_rows for batch in batches])[order[:count]]
-    rows = rows.slice(0, count)
-    stays = cancels.stay(rows) if cancels else np.ones(count, bool)
-    for number, (run, part) in enumerate(found):
-        if given := int((is_its := from_part == number).sum()):
+    for (run, part), given in zip(found, np.bincount(from_part, minlength=len(batches)).tolist(), strict=True):
+        if given:
             chunk, split = chunks.get(part.chunk), part.start + given
             at = run.parts.index(part)
             run.parts[at : at + 1] = [part_of(part, chunk, split, part.stop)] if split < part.stop else []
-            if (left := stays[is_its]).all():
-                index.given.append(part_of(part, chunk, part.start, split))
-            else:
-                some = chunk.slice(part.start, given).filter(pa.array(left))
-                index.given += run_of(chunks, some, is_again=part.is_again).parts
+            index.given.append(part_of(part, chunk, part.start, split))
     index.runs = [run for run in index.runs if run.parts]
     is_again = np.array([part.is_again for _, part in found])[from_part]
-    yield from cut(replaced(rows, again=is_again).filter(pa.array(stays)))
+    yield from cut(replaced(rows.slice(0, count), again=is_again))
 
 
 def _nearest(

@@ -22,10 +22,9 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from tickwheel.spark import controls
-from tickwheel.spark.cancels import Cancels
 from tickwheel.spark.moves import as_moved, in_turn, move
 from tickwheel.spark.orders import Orders, Seen, Taker
-from tickwheel.spark.packing import digests_of, in_order, unpack
+from tickwheel.spark.packing import digest_of, in_order, names_of, unpack
 from tickwheel.spark.runs import give_nearest, merge, rows_of, run_of
 from tickwheel.spark.shard_index import NOBODY, Chunks, ChunkState, Index, Part, Run
 
@@ -56,7 +55,6 @@ class Shard:
         self.went_back = False
         self._number = number
         self._chunks = Chunks(index, state)
-        self._cancels = Cancels(index, self._chunks, number, now_ms)
         self._now_ms = now_ms
         self._mark_ms = 0
         self._seen: Seen | None = None
@@ -136,7 +134,7 @@ class Shard:
             index.moving_since_ms = self._now_ms if assigned is not None else 0  # and the next one moves
         elif self._is_moving(near_ms):
             self._gives = _Gives.AGAIN
-            if assigned and not any(index.unsettled_parts()):
+            if assigned and not index.is_unsettled:
                 self._gives = _Gives.NOTHING
                 self._change_taker(assigned)
                 return None
@@ -209,7 +207,7 @@ class Shard:
         late = (
             rows_of(self._chunks, part) for part in over if part.last_ms > mark_ms
         )  # put off after it was delivered
-        late_names = {name for rows in late for name in digests_of(rows)}
+        late_names = {digest_of(name) for rows in late for name in names_of(rows)}
         index.moved = {name: ms for name, ms in index.moved.items() if ms > mark_ms and name not in late_names}
         index.taken = [part for part in index.taken if part.until_ms > mark_ms]
 
@@ -217,22 +215,21 @@ class Shard:
 
     def keep(self, pieces: Sequence[bytes]) -> None:
         """Keep the rows of a micro-batch."""
-        if pieces:
-            for rows in in_turn(pa.concat_batches([unpack(piece) for piece in pieces])):
-                self._keep(rows)
-        merge(self.index, self._chunks, self._cancels, self._number)
+        if not pieces:
+            return
+        for rows in in_turn(pa.concat_batches([unpack(piece) for piece in pieces])):
+            self._keep(rows)
 
     def _keep(self, rows: Any) -> None:
         index = self.index
         is_message = pc.and_(pc.is_valid(rows.column("due_ms")), pc.is_valid(rows.column("payload")))
-        others = rows.filter(pc.invert(is_message))
-        self._cancels.keep(others)
-        messages = self._cancels.without(rows.filter(is_message))
+        messages = rows.filter(is_message)
         if messages.num_rows:
             index.runs.append(run_of(self._chunks, in_order([as_moved(index, messages)])[0]))
-        if others.num_rows:
-            others = move(index, self._chunks, self._cancels, others, self._mark_ms)
-            until_ms = max([self._now_ms, *(part.until_ms for part in index.unsettled_parts())])
+            merge(index, self._chunks, self._number)
+        if messages.num_rows < rows.num_rows:
+            others = move(index, self._chunks, rows.filter(pc.invert(is_message)), self._mark_ms)
+            until_ms = max(self._now_ms, *(part.until_ms for part in index.parts()), 0)
             controls.keep(index, self._chunks, others, until_ms)
 
     # --- What goes ------------------------------------------------------------
@@ -264,14 +261,14 @@ class Shard:
         # At once, whenever they are due now: the taker may have delivered them before they were put off. Apart, so new
         # messages do not wait behind them.
         while unsure := self._unsure:
-            yield from give_nearest(index, chunks, None, unsure, _AT_ONCE_MS)
+            yield from give_nearest(index, chunks, unsure, _AT_ONCE_MS)
             if not self._is_again:  # which gives all that may have been given, and what is new besides
                 break
         if not is_moving:
             # Not before the rest of the unsure ones, because both may be of one key.
             until_ms = min((run.first_ms for run in self._unsure), default=None)
             waiting = [run for run in index.runs if not run.is_unsure]
-            yield from give_nearest(index, chunks, self._cancels, waiting, near_ms, until_ms)
+            yield from give_nearest(index, chunks, waiting, near_ms, until_ms)
 
     @property
     def _unsure(self) -> Sequence[Run]:
@@ -279,5 +276,4 @@ class Shard:
 
     def tidy(self) -> None:
         """Forget chunks of which nothing is needed any more."""
-        self._cancels.write()
         self._chunks.keep_only(self.index.chunks())

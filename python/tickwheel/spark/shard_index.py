@@ -4,10 +4,9 @@ Index --runs------> Run --parts--> Part --chunk--> rows    messages that wait
       --given-----> Part                                   given in the last micro-batch
       --taken-----> Part                                   on the deliverer's disk, without an outcome
       --controls--> Log --chunk--> rows                    cancels, reschedules, dead letters
-      --cancels--> Names --chunk--> digests                what is cancelled
 """
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
 from enum import IntEnum
 from typing import Any, Final, Protocol
 
@@ -58,13 +57,10 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Run(msgspec.Struct, array_like=True):
-    """Parts in the order of delivery. `is_unsure`: they were given to the taker, which may not have them. `cancels`: so
-    many came since it was written.
-    """
+    """Parts in the order of delivery. `is_unsure`: they were given to the taker, which may not have them."""
 
     parts: list[Part]
     is_unsure: bool = False
-    cancels: int = 0
 
     @property
     def rows(self) -> int:
@@ -108,14 +104,6 @@ class Log(msgspec.Struct, array_like=True):
         return self.rows <= _SMALL_ROWS and self.size <= _SMALL_BYTES
 
 
-class Names(msgspec.Struct, array_like=True):
-    """A chunk of names that are cancelled (`cancels.py`). The first is over at `until_ms`."""
-
-    chunk: int
-    rows: int
-    until_ms: int
-
-
 class Index(msgspec.Struct, array_like=True):
     """All that a shard keeps.
 
@@ -123,7 +111,7 @@ class Index(msgspec.Struct, array_like=True):
     last given rows, or known to have them. `moving_since_ms`: when the shard was told to change its taker, or 0.
     `lead_ms`: how long before they were due, at most, rows were given the last time.
 
-    `moved`: by the digest of its name the time that a message was rescheduled to. `cancels`: the oldest first.
+    `moved`: by the digest of its name the time that a message was rescheduled to.
     """
 
     taker: str = NOBODY
@@ -136,8 +124,7 @@ class Index(msgspec.Struct, array_like=True):
     given: list[Part] = []
     taken: list[Part] = []
     controls: list[Log] = []
-    moved: dict[bytes, int] = {}
-    cancels: list[Names] = []
+    moved: dict[int, int] = {}
 
     @classmethod
     def decode(cls, data: bytes | None) -> "Index":
@@ -166,8 +153,7 @@ class Index(msgspec.Struct, array_like=True):
 
     def chunks(self) -> set[int]:
         """The numbers of all chunks that are needed."""
-        parts = (part.chunk for part in self.parts())
-        return {*parts, *(it.chunk for it in self.controls), *(it.chunk for it in self.cancels)}
+        return {*(part.chunk for part in self.parts()), *(it.chunk for it in self.controls)}
 
     # --- What it tells of itself ---------------------------------------------
 
@@ -202,10 +188,10 @@ class Index(msgspec.Struct, array_like=True):
 
     # --- What its taker has ---------------------------------------------------
 
-    def unsettled_parts(self) -> Iterator[Part]:
-        """All that the taker has, or may have, without a reported outcome."""
-        yield from self.at_taker()
-        yield from (part for run in self.runs if run.is_unsure for part in run.parts)
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether the taker has messages, or may have some, without a reported outcome."""
+        return bool(self.given or self.taken) or any(run.is_unsure for run in self.runs)
 
     @property
     def has_given(self) -> bool:
@@ -235,19 +221,19 @@ class Chunks:
         self._before: set[int] = index.chunks()
         self._read: dict[int, Any] = {}
 
-    def put(self, rows: Any, write: Callable[[Any], bytes] = pack) -> int:
+    def put(self, rows: Any) -> int:
         """Keep rows; their number."""
         number = self._index.next_chunk
         self._index.next_chunk += 1
-        self._state.put(number, write(rows))
+        self._state.put(number, pack(rows))
         self._before.add(number)
         self._read[number] = rows
         return number
 
-    def get(self, number: int, read: Callable[[bytes], Any] = unpack) -> Any:
+    def get(self, number: int) -> Any:
         """The rows of a chunk."""
         if number not in self._read:
-            self._read[number] = read(self._state.get(number))
+            self._read[number] = self.peek(number)
         return self._read[number]
 
     def peek(self, number: int) -> Any:
