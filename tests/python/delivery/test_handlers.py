@@ -192,3 +192,19 @@ def test_threads_of_functions_are_used_again_and_end_with_the_queue__D23(tmp_pat
     for thread in threads:
         thread.join(30)
         assert not thread.is_alive()
+
+
+def test_a_function_can_not_close_its_queue__D10_D23(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def close(_: Delivery) -> None:
+        try:
+            queue.close()
+        except RuntimeError as error:
+            said.append(str(error))
+
+    with DeliveryQueue(tmp_path / "s.db", handlers={"close": close}) as queue:
+        queue.put("a", 1, delay_ms=0, destination="close")
+        assert queue.wait_until_empty(30)
+    assert len(said) == 1
+    assert "own threads" in said[0]

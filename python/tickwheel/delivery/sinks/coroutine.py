@@ -44,7 +44,7 @@ class CoroutineFunction:
         tasks = partial(_Tasks, self._function, self.takes)
         return self._called(partial(_start_thread if loop is None else partial(_start, loop), tasks))
 
-    def takes(self, call: CoroutineCall) -> bool:  # noqa: ARG002
+    def takes(self, call: CoroutineCall, calls: CoroutineCalls) -> bool:  # noqa: ARG002
         """Whether this call is made elsewhere, so that it has no task."""
         return False
 
@@ -125,7 +125,7 @@ class _Tasks:
     def __init__(
         self,
         function: Function,
-        is_taken: Callable[[CoroutineCall], bool],
+        is_taken: Callable[[CoroutineCall, CoroutineCalls], bool],
         calls: CoroutineCalls,
         *,
         has_own_thread: bool = False,
@@ -152,7 +152,7 @@ class _Tasks:
     def _take(self, loop: asyncio.AbstractEventLoop, calls: CoroutineCalls) -> None:
         started, aborted, is_over = calls.take(_STARTED_AT_ONCE)
         for call in started:
-            if self._is_taken(call):
+            if self._is_taken(call, calls):
                 continue
             made = _call(self._function, call, has_own_thread=self._has_own_thread)
             try:

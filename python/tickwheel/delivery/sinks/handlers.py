@@ -61,15 +61,15 @@ class Handlers(CoroutineFunction):
         handler, _ = self._handlers[name]
         return await cast("Callable[[Delivery], Awaitable[object]]", handler)(delivery)
 
-    def takes(self, call: CoroutineCall) -> bool:
+    def takes(self, call: CoroutineCall, calls: CoroutineCalls) -> bool:
         """Makes the call in a thread if it is of an ordinary function."""
         function = self._functions.get(call.delivery.message.destination)
         if function is not None:
-            self._threads.make(function, call)
+            self._threads.make(function, call, calls.have_this_thread)
         return function is not None
 
 
-_Called: TypeAlias = tuple[Function, CoroutineCall]
+_Called: TypeAlias = tuple[Function, CoroutineCall, Callable[[], None]]
 
 
 class _Threads:
@@ -80,7 +80,7 @@ class _Threads:
         self._idle: deque[None] = deque()  # an item for each thread without a call
         self._count = 0
 
-    def make(self, function: Function, call: CoroutineCall) -> None:
+    def make(self, function: Function, call: CoroutineCall, have_this_thread: Callable[[], None]) -> None:
         """Make this call, which answers by itself: a time-out can't end it. Called by the loop alone."""
         try:
             self._idle.pop()
@@ -92,7 +92,7 @@ class _Threads:
                 call.failed(Unavailable(f"no thread can be started for it: {error}"))
                 return
             self._count += 1
-        self._calls.put((function, call))
+        self._calls.put((function, call, have_this_thread))
 
     def __del__(self) -> None:
         for _ in range(self._count):
@@ -106,8 +106,9 @@ def _work(calls: SimpleQueue[_Called | None], idle: deque[None]) -> None:
         idle.append(None)
 
 
-def _answer(function: Function, call: CoroutineCall) -> None:
+def _answer(function: Function, call: CoroutineCall, have_this_thread: Callable[[], None]) -> None:
     process = os.getpid()
+    have_this_thread()  # so the queue can't be closed in it, as the close would wait for the call
     try:
         problem = problem_with(function(call.delivery))
     except BaseException as error:  # SystemExit too is an answer, as in a coroutine
