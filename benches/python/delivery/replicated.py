@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import psycopg
@@ -27,7 +28,7 @@ from rich.table import Table
 from tickwheel.delivery import DeliveryQueue
 from tickwheel.delivery.model.summary import percentiles
 
-from .cases import Case, Row, deliver, late_in
+from .cases import Case, Row, deliver, late_in, to_file
 
 _SINGLE = 500  # puts, one after another
 
@@ -71,12 +72,14 @@ def away(port: int, delay_s: float) -> Iterator[int]:
 def measured(rate: int, seconds: float, replicate_to: str | None) -> tuple[Row, dict[str, float | None]]:
     """At this rate to a file; then the milliseconds of single puts, one after another."""
     with tempfile.TemporaryDirectory(dir="build") as name:
-        folder, options = Path(name), {} if replicate_to is None else {"replicate_to": replicate_to}
+        folder = Path(name)
         out = folder / "out"
-        case = Case(rate, lambda *_: None)  # type: ignore[arg-type, return-value]
-        row = deliver(case, seconds, f"file:{out}", folder / "store.db", lambda: late_in(out), **options)
+        case = Case(rate, to_file)
+        row = deliver(
+            case, seconds, f"file:{out}", folder / "store.db", lambda: late_in(out), replicate_to=replicate_to
+        )
         took_ms = []
-        with DeliveryQueue(folder / "store.db", to=f"file:{out}", **options) as queue:
+        with DeliveryQueue(folder / "store.db", to=f"file:{out}", replicate_to=replicate_to) as queue:
             for number in range(_SINGLE):
                 began_s = time.perf_counter()
                 queue.put(f"single {number}", 1, delay_ms=3_600_000)
@@ -126,14 +129,14 @@ def main(rate: int, seconds: float, held_s: float, *, as_json: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="tw-pg-") as name, ExitStack() as stack:
         Path(name).chmod(0o755)  # PostgreSQL may be another user
         url = stack.enter_context(postgresql(Path(name, "pg")))
-        port = psycopg.conninfo.conninfo_to_dict(url)["port"]
+        port = urlsplit(url).port or 0
 
         def add(name: str, delay_s: float | None) -> None:
-            with away(int(port), delay_s or 0) as at:
+            with away(port, delay_s or 0) as at:
                 to = None if delay_s is None else f"postgresql://queue@127.0.0.1:{at}/postgres?store={time.time_ns()}"
-                before = _bytes(int(port))
+                before = _bytes(port)
                 row, single = _in_process(rate, seconds, to)
-                grown = [(now - then) / row.messages for now, then in zip(_bytes(int(port)), before, strict=True)]
+                grown = [(now - then) / row.messages for now, then in zip(_bytes(port), before, strict=True)]
             rows[name] = {**asdict(row), "put_p50": single["p50"], "put_p99": single["p99"], "bytes": grown}
             figures = (row.per_second, row.p50, row.p99, row.us, single["p50"] or 0, single["p99"] or 0, *grown)
             table.add_row(name, *(f"{it:,.2f}" for it in figures))
